@@ -15,17 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (ROOT / "src" / "causeway", ROOT / "packages" / "causeway-proofs" / "src" / "causeway_proofs")
 
 WORDS = {
-    r"rooms?": "package",
+    r"(?:this|shared|each) room|rooms": "package",
     r"wings?": "protocol package",
-    r"take[ns]? in(?= (?:a|the|what|traffic|files))": "ingest",
     r"taken apart": "parsed",
     r"cut apart": "split",
     r"put together": "merged",
     r"turned round": "reversed",
     r"unshown": "unattributed",
     r"in hand": "pending",
-    r"gives? up": "stall timeout",
-    r"what (?:is|are|was|were) (?:said|told|brought|kept|gone)": "the noun",
+    r"what (?:is|are|was|were) (?:said|told|kept|gone)": "the noun",
 }
 """Words of no meaning to an engineer of the field, as patterns, and what to write."""
 

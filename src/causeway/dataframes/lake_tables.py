@@ -1,17 +1,11 @@
-"""The tables of a lake as Spark DataFrames.
+"""The tables of a lake as Spark DataFrames: topology, logs and state from files, and three derived tables.
 
-Topology, logs, and state at a height are read from files. Three tables are derived.
-
-Calls: (caller, callee, callback) identifies a call. The request carries the key from caller to callee, the response
-back. The calls are a SQL query over the log tables ``{outbound}`` and ``{events}``; a test holds its outcomes equal to
-those of the ledger (``ledger.outcomes``). 64-bit numbers are shifted into the signed range (``_word``), because
-decimals take twice the time; order and equality stay.
-
-Movements: the value log, with names instead of numbers.
-
-Ledger: one task derives the rows of a range of heights, another task the pending messages. A task is a function of
-the lake's files alone; it scans earlier heights for the messages of its rows. So rows and order equal those of
-``ledger.lake.ingest``, however many tasks run at once.
+- Calls, by (caller, callee, callback): a SQL query over the log tables ``{outbound}`` and ``{events}``. A test holds
+  its outcomes equal to those of the ledger (``ledger.outcomes``). 64-bit numbers are shifted into the signed range
+  (``_word``), because decimals take twice the time; order and equality stay.
+- Movements: the value log, with names instead of numbers.
+- Ledger: one task derives the rows of a range of heights, another task the pending messages. A task depends on the
+  lake's files alone, so rows and order equal those of ``ledger.lake.ingest``, however many tasks run at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Open calls, and requests in hand, of canisters (IC reference 1.1, X-2 push_input).
+"""Open calls, and unanswered requests, of canisters (IC reference 1.1, X-2 push_input).
 
 A call opens when its request enters an output queue, and closes when a response to it enters an input queue. A response
 without an open call is not enqueued, so each caller has one answer to a call.
 
-Requests in hand were popped from input queues and are not answered yet. They are rejected when their canister is
+Unanswered requests were popped from input queues and wait for an answer. They are rejected when their canister is
 removed, so every caller gets its answer and its cycles.
 """
 
@@ -204,7 +204,7 @@ The amount is the rest still attached; the accepted part is in the balance of ``
 
 
 def update_inflight(in_hand: Frame, inputs: Frame, execution: Execution) -> Frame:
-    """Return the requests in hand (``IN_HAND_SCHEMA``) after the execution of ``inputs``.
+    """Return the unanswered requests (``IN_HAND_SCHEMA``) after the execution of ``inputs``.
 
     The table itself is returned if every request was answered at once, the usual case.
     """

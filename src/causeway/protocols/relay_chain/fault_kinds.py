@@ -33,8 +33,10 @@ WATERMARKS = ("watermark_back", "watermark_hash")
 
 
 class RelayForkSection(FaultSection):
-    """``kind = "fork"``: a leaf of the relay chain parts into several for some ticks, each of which routes what the
-    parachains post that follow it; then one is kept, and the parachains that followed another go back.
+    """``kind = "fork"``: a leaf of the relay chain forks into several branches for some ticks.
+
+    Each branch routes the posts of the parachains that follow it; then one branch is kept, and the parachains that
+    followed another go back.
 
     Forks may overlap and nest: with one of its leaves, what has parted from it since is kept, or lost.
     """

@@ -58,8 +58,10 @@ class CarrierDelaySection(DropSection):
 
 
 class CarrierReorderSection(DropSection):
-    """``kind = "reorder"``: of every so many consecutive messages of a lane the last comes first, then, a block later
-    each, the others."""
+    """``kind = "reorder"``: the last of every so many consecutive messages of a lane comes first.
+
+    The others follow, a block later each.
+    """
 
     kind: Literal["reorder"] = Field(..., description="This fault.")  # type: ignore[assignment]
     of: int = Field(3, ge=2, le=1_000, description="How many messages change their order with each other.")
@@ -94,8 +96,7 @@ class CarrierTamperSection(DropSection):
 
 
 class BundleSection(HaltSection):
-    """``kind = "bundle"``: an operator of a domain puts all that is brought into a bundle, unchecked, with one message
-    altered."""
+    """``kind = "bundle"``: an operator of a domain bundles all messages unchecked, one of them altered."""
 
     kind: Literal["bundle"] = Field(..., description="This fault.")  # type: ignore[assignment]
     chain: str = Field(..., description="Name of the domain.")
@@ -161,8 +162,11 @@ class AbsentSection(HaltSection):
 
 
 class ReorgSection(FaultSection):
-    """``kind = "reorg"``: another fork of the consensus chain becomes the best one, and the network goes back to the
-    block where the two part: in one tick, or, with ``chance``, in some of those that are run."""
+    """``kind = "reorg"``: another fork of the consensus chain becomes the best one.
+
+    The network goes back to the block where the two part: in one tick, or, with ``chance``, in some of those that are
+    run.
+    """
 
     kind: Literal["reorg"] = Field(..., description="This fault.")
     tick: PlannedTick | None = Field(None, description="The tick of it.")
