@@ -23,7 +23,7 @@ test:
 	esac
 	@echo '===== 5 passed in 0.10s ====='
 
-check:
+check docs:
 	@echo 'no problem'
 """
 
@@ -66,19 +66,21 @@ def test_all_steps_run_in_the_tier_ci(run) -> None:
     assert [line for line in lines if line.startswith("== ")][:-1] == [
         "== test: make test ARGS=--durations=25",
         "== check: make check",
+        "== docs: make docs",
         "== verifiers: make test ARGS=-m verifiers tests/verifiers",
         "== slow: make test ARGS=-m slow --durations=25",
     ]
     assert lines.count("tier ci") == 3
     closing = {name: f"{name}: ===== 5 passed in 0.10s =====" for name in ("test", "verifiers", "slow")}
-    assert lines[-5:-1] == [closing["test"], "check: no problem", closing["verifiers"], closing["slow"]]
+    closing |= {"check": "check: no problem", "docs": "docs: no problem"}
+    assert lines[-6:-1] == [closing[name] for name in ("test", "check", "docs", "verifiers", "slow")]
 
 
 def test_a_step_that_is_left_out_fails(run) -> None:
     code, lines = run(0)
     assert code == 1
     assert "== slow: left out, no time remains of 0 seconds" in lines
-    assert lines[-1] == "ci: FAILED. test left out; check left out; verifiers left out; slow left out"
+    assert lines[-1] == "ci: FAILED. test left out; check left out; docs left out; verifiers left out; slow left out"
 
 
 def test_a_step_that_does_not_finish_fails(run) -> None:
