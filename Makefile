@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 VENV := .venv
 READY := $(VENV)/.ready
 DEVELOPER := $(VENV)/.ready-developer
-SETUP := $(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable 'packages/causeway-proofs[columns]'
+SETUP := $(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 
 # Processes that share the tests, file by file; 0: all in one. Each may have a Spark of its own: some 3.5 GB.
@@ -67,7 +67,7 @@ $(READY): pyproject.toml packages/causeway-proofs/pyproject.toml constraints.txt
 	@echo "causeway: 1 of 3: a virtual environment" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@echo "causeway: 2 of 3: the packages that pyproject.toml names, with Spark and Java some 900 MB" >&2
-	@$(SETUP) --editable . >&2
+	@$(SETUP) --editable 'packages/causeway-proofs[columns]' --editable . >&2
 	@echo "causeway: 3 of 3: the inner loops, compiled for this machine" >&2
 	@$(VENV)/bin/python -m causeway_proofs.jit
 	@echo "causeway: $(VENV) is ready" >&2

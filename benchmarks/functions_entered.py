@@ -7,11 +7,13 @@ generated methods excluded.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -63,7 +65,7 @@ def entered(protocol: str) -> dict[int, set[CodeType]]:
     """Return the functions of a protocol's package that each height of the small network enters."""
     kernel = registry.find_protocol(protocol).load_kernel()
     package = f"causeway.protocols.{protocol}"
-    folder = str(Path(str(sys.modules[package].__file__)).parent)
+    folder = str(Path(str(import_module(package).__file__)).parent) + os.sep
     heights = defaultdict[int, set[CodeType]](set)
     cls = kernel if isinstance(kernel, type) else _class_in(package)
     with (
@@ -80,7 +82,7 @@ def entered(protocol: str) -> dict[int, set[CodeType]]:
 
 def _class_in(package: str) -> type:
     """Return the kernel class that a package's module ``kernel`` defines."""
-    module = sys.modules[f"{package}.kernel"]
+    module = import_module(f"{package}.kernel")
     (found,) = (cls for cls in vars(module).values() if isinstance(cls, type) and _is_kernel(cls, module.__name__))
     return found
 

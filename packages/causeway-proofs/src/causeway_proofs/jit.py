@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from causeway_proofs import jit_code
 from causeway_proofs.jit_cache import (
     DONE_FILE,
     cache_folder,
+    compiler_file,
     exclusive_lock,
     is_prepared,
     loop_files,
@@ -87,7 +87,7 @@ def compile_loop(
             found = jit_code.find_loop(loop, arguments, allocates)
             if found is not None:
                 return cast("Loop", found)
-        if importlib.util.find_spec("numba") is None:
+        if compiler_file() is None:
             return loop  # as plain Python: right, and slow
         from causeway_proofs import jit_compiler
 

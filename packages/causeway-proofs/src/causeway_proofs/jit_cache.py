@@ -50,6 +50,13 @@ _SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 
 
 @functools.cache
+def compiler_file() -> str | None:
+    """Return the main file of numba, or None if it is not installed."""
+    spec = importlib.util.find_spec("numba")
+    return None if spec is None else spec.origin
+
+
+@functools.cache
 def packages() -> Sequence[Path]:
     """Return the folders of the packages with loops."""
     engine = importlib.util.find_spec(_ENGINE)
@@ -122,9 +129,13 @@ def remove_stale_folders(present: Path) -> None:
 
 
 def _sources() -> Sequence[Path]:
-    return [
-        path for package in packages() for path in sorted(package.rglob("*.py")) if path.name.endswith((LOOPS, VECTORS))
-    ]
+    return [path for package in packages() for path in sorted(_compiled_files(package))]
+
+
+def _compiled_files(package: Path) -> Iterator[Path]:
+    # At the start of every command: ``os.walk`` takes half the time of ``Path.rglob``.
+    for folder, _, names in os.walk(package):
+        yield from (Path(folder, name) for name in names if name.endswith((LOOPS, VECTORS)))
 
 
 def _with_imported(files: Sequence[Path]) -> Sequence[Path]:
@@ -143,8 +154,7 @@ _IMPORTED = re.compile(rf"^from ((?:{OWN_PACKAGE.name}|{_ENGINE})(?:\.\w+)*) imp
 
 
 def _places() -> Sequence[Path]:
-    compiler = importlib.util.find_spec("numba")
-    origin = None if compiler is None else compiler.origin
+    origin = compiler_file()
     settings = [os.environ.get(name) for name in _SETTINGS]
     stamp = hashlib.sha256(f"{sys.version} {origin} {settings} {_processor()}".encode())
     makers = [path for path in (Path(__file__).with_name(name) for name in _MAKERS) if path.exists()]

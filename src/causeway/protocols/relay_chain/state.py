@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.queues import Queues
-from causeway.protocols.contract import StateTable, View, Visibility
+from causeway.protocols.contract import StateTable, Visibility
 from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.shared.execution import ACCOUNTS
 from causeway.protocols.shared.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, OUTBOUND_SCHEMA
@@ -399,9 +399,3 @@ def partings_after(partings: Frame, origins: Mapping[int, int], height: int) -> 
         )
     }
     return Frame({"chain": np.full(len(rows), RELAY_POSITION, dtype=np.uint32), **fields}, len(rows))
-
-
-def seen_leaf(view: View, leaf: int, name: str) -> Frame:
-    """Select the rows of ``leaf`` from a published table of the relay chain."""
-    table = view.tables[name]
-    return table.filter(table["leaf"] == np.uint8(leaf))
