@@ -37,7 +37,6 @@ from causeway.network.replay import recorded_deployment
 from causeway.network.run_records import carrier_summary
 from causeway.programs.user_modules import NOWHERE, ModuleSources
 from causeway.protocols.registry import find_protocol
-from causeway.protocols.registry import find_protocol as registered_protocol
 from causeway.protocols.shared.semantics import CHECKS, TOPICS
 from causeway.storage.lake import Lake
 from causeway.storage.reorgs import find_reverted
@@ -200,7 +199,7 @@ def _require_logged(protocol: str, lake: Lake, given: Mapping[tuple[int, int], i
 def _pending_ingress(lake: Lake) -> Counter[tuple[int, int]]:
     """Count the user messages pending at the last height, by program and user."""
     found: Counter[tuple[int, int]] = Counter()
-    table = registered_protocol(lake.about()["protocol"]).pool
+    table = find_protocol(lake.about()["protocol"]).pool
     if table is not None:
         for rows in lake.state(lake.last_manifest(), table, list(_NUMBERS)):
             found.update(_pairs(rows))

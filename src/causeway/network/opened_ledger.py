@@ -24,7 +24,6 @@ from causeway_proofs.errors import InvalidInput
 from causeway.analysis.figures.filters import ALL_MESSAGES
 from causeway.analysis.selections import FiguresCounter, MessageSelection, Rows, choose_session
 from causeway.analysis.tracing import MessageTrace, read_histories, trace_message
-from causeway.audit.engine import CHECK_NAMES as ENGINE_CHECK_NAMES
 from causeway.audit.engine import AuditResult, CheckVerdict
 from causeway.audit.passes.bucket_pass import LIMIT
 from causeway.audit.passes.results import CHECK_NAMES, VERDICTS
@@ -339,8 +338,8 @@ class OpenedLedger(MessageSelection):
             LedgerDamaged: The ledger cannot be read.
         """
         for name in check:
-            if name not in ENGINE_CHECK_NAMES:
-                raise InvalidInput(f"check: {name}: must be one of {', '.join(ENGINE_CHECK_NAMES)}")
+            if name not in CHECK_NAMES:
+                raise InvalidInput(f"check: {name}: must be one of {', '.join(CHECK_NAMES)}")
         if session is None and executor == "auto":
             session = choose_session(self._current())
         progress = self._begin_step("checking")
@@ -348,7 +347,7 @@ class OpenedLedger(MessageSelection):
         result = audit_ledger(
             self._current(), executor=executor, session=session, limit=limit, terms=terms, progress=progress
         )
-        return AuditFindings(result, {name: result.checks[name] for name in check or ENGINE_CHECK_NAMES})
+        return AuditFindings(result, {name: result.checks[name] for name in check or CHECK_NAMES})
 
     def trace(self, message: str | None = None, **narrowing: str | int | None) -> MessageTrace:
         """Return the history of a message and of related messages, as ``trace_message`` does."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from causeway.audit.findings import decode_texts
 from causeway.core.frame import from_table
 from causeway.network.opened_lake import open_lake
 from causeway.network.replay import recorded_deployment
@@ -334,9 +335,7 @@ def _equal_rows(one: pa.Table, other: pa.Table) -> bool:
     """Return True if two tables have equal rows in order, ignoring dictionary codes."""
     if one.num_rows != other.num_rows:
         return False
-    return all(
-        _decode_dictionary(a).equals(_decode_dictionary(b)) for a, b in zip(one.columns, other.columns, strict=True)
-    )
+    return all(decode_texts(a).equals(decode_texts(b)) for a, b in zip(one.columns, other.columns, strict=True))
 
 
 def _differing_column(one: pa.Table, other: pa.Table) -> str:
@@ -344,11 +343,7 @@ def _differing_column(one: pa.Table, other: pa.Table) -> str:
     if one.num_rows != other.num_rows:
         return ""
     columns = zip(one.schema.names, one.columns, other.columns, strict=True)
-    return next((str(name) for name, a, b in columns if not _decode_dictionary(a).equals(_decode_dictionary(b))), "")
-
-
-def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+    return next((str(name) for name, a, b in columns if not decode_texts(a).equals(decode_texts(b))), "")
 
 
 def _differing_chains(both: tuple[pa.Table, pa.Table], owners: Sequence[Any]) -> set[int]:

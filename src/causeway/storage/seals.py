@@ -6,10 +6,8 @@ the time to copy a file out of the page cache; SHA-256 takes seven times that ti
 an attacker who can replace a file of a lake can replace the manifest that names it. Manifests are chained by SHA-256,
 so one digest stored elsewhere pins their whole history.
 
-Validation of paths in untrusted files: each stays below its folder.
-
-A lake or a ledger may be untrusted, and what its files name is read and removed. So paths are validated when they are
-parsed.
+A lake or a ledger may be untrusted, and files that it names are read and removed. So paths in its files are validated
+when they are parsed: each stays below its folder.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from causeway_proofs.errors import InvalidInput
 
+from causeway.audit.verdict import count_noun
 from causeway.cli import message_options, process, shell
 from causeway.cli.message_options import (
     FILTERS,
@@ -198,7 +199,7 @@ _ELSEWHERE = "; causeway latency has how long they were on their way"
 
 
 def _unknown(count: int) -> str:
-    return f"of none of {_count_words(count, 'call')} it is known how long the answer took"
+    return f"of none of {count_noun(count, 'call')} it is known how long the answer took"
 
 
 def _list(parts: Iterable[pa.Table], most: int | None) -> None:
@@ -244,10 +245,6 @@ def _terminal_columns(rows: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _count_words(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _show(lake: str, found: LedgerFigures) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -265,7 +262,7 @@ def _show(lake: str, found: LedgerFigures) -> None:
 
     console, totals = stdout_console(), found.totals
     count = totals["messages"]
-    over = f"{_count_words(count, 'call')} over {_count_words(totals['lanes'], 'lane')}"
+    over = f"{count_noun(count, 'call')} over {count_noun(totals['lanes'], 'lane')}"
     console.print(f"[bold]{escape(shorten_name(lake))}[/bold]: {over}", soft_wrap=not console.is_terminal)
     ended_counts = [(ended.replace("_", " "), totals[ended]) for ended in Ended if totals[ended]]
     wide = max((len(f"{name}{many:,}") for name, many in ended_counts), default=0) + _BESIDE_BAR

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from causeway.audit.verdict import count_noun
 from causeway.cli import shell
 from causeway.cli.output.progress import show_spinner, stdout_console
 from causeway.cli.output.run_outcome import format_size, indent_table
@@ -118,7 +119,7 @@ def _as_json(found: ScenarioExamination) -> dict[str, Any]:
 def _show(found: ScenarioExamination, options: str, console: Console) -> None:
     path = escape(shorten_name(found.path))
     if found.wrong:
-        many = f"{_pluralize(len(found.wrong), 'error')}"
+        many = f"{count_noun(len(found.wrong), 'error')}"
         console.print(f"[bold]{path}[/bold]: [bold red]{many}[/bold red]")
         for each in found.wrong:
             console.print(f"  {_remark(each)}", soft_wrap=True)
@@ -155,18 +156,14 @@ def _plan_table(plan: ScenarioPlan) -> Table:
         ("programs", ", ".join(f"{count:,} {name}" for name, count in plan.programs.items())),
         ("traffic", _traffic(plan)),
         ("faults", ", ".join(f"{count} {kind}" for kind, count in plan.faults.items())),
-        ("changes", ", ".join(_pluralize(count, what) for what, count in changes.items() if count)),
+        ("changes", ", ".join(count_noun(count, what) for what, count in changes.items() if count)),
         ("heights", _heights(plan)),
         ("lake", f"about {format_size(plan.lake_bytes)}" if plan.messages else ""),
-        ("runs", f"{plan.executor}, {_pluralize(plan.buckets, 'task')} a tick"),
+        ("runs", f"{plan.executor}, {count_noun(plan.buckets, 'task')} a tick"),
     ):
         if text:
             table.add_row(name, escape(escape_controls(text)))
     return table
-
-
-def _pluralize(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _chains(plan: ScenarioPlan) -> str:
@@ -184,7 +181,7 @@ def _traffic(plan: ScenarioPlan) -> str:
     first, last = plan.ticks
     about = "" if plan.exact else "about "
     when = f"tick {first:,}" if first == last else f"ticks {first:,} to {last:,}"
-    return f"{plan.traffic}: {about}{_pluralize(plan.messages, 'message')} from users, {when}"
+    return f"{plan.traffic}: {about}{count_noun(plan.messages, 'message')} from users, {when}"
 
 
 def _heights(plan: ScenarioPlan) -> str:

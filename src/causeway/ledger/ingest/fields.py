@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 from causeway_proofs.hashing import HashFunction, binary_rows, digest_slices
 from causeway_proofs.hashing import columns as engines
 
+from causeway.core.frame import text_column
 from causeway.ledger.encodings import DigitsStatus, ParsedNumbers, limb_columns, parse_numbers, text_slices, valid_mask
 from causeway.ledger.ingest.row_sections import AmountSection, FieldSection, TimeSection, has_leading_zero, rewrite_base
 
-__all__ = ["FieldRows", "constant_column", "is_one_of", "parse_times"]
+__all__ = ["FieldRows", "is_one_of", "parse_times"]
 
 RowMask = npt.NDArray[np.bool_]
 RefuseRows = Callable[[RowMask, str], None]
@@ -232,7 +233,7 @@ class FieldRows:
     def texts(self, name: str, field: FieldSection, *, needed: bool = False) -> pa.Array:
         """Return a field as texts: dictionary-encoded if the field maps values."""
         if field.text is not None:
-            return constant_column(field.text, self.count)
+            return text_column(field.text, self.count)
         origin, column = self.column(field)
         column = _without_empty(column if _is_text(column.type) else format_column(column))
         if field.join:
@@ -424,11 +425,6 @@ class FieldRows:
             found.append(binary_rows(digest_slices(HashFunction.SHA256, out, starts, ends)).cast(pa.binary(32)))
         digests = pa.concat_arrays(found)
         return digests if valid.all() else pc.if_else(pa.array(valid), digests, pa.scalar(None, pa.binary(32)))
-
-
-def constant_column(text: str, count: int) -> pa.DictionaryArray:
-    """Return a dictionary column with one text in every row."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
 
 
 def is_one_of(column: pa.Array, texts: Sequence[str]) -> RowMask:

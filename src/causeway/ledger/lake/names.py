@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.order import U64, find_positions
 
-from causeway.core.frame import Frame
+from causeway.core.frame import Frame, text_column
 from causeway.core.vocabulary import (
     CHAIN_HOLDERS,
     NO_CHAIN,
@@ -50,7 +50,6 @@ __all__ = [
     "ledger_rows",
     "mask_numbers",
     "names_from_codes",
-    "repeat_name",
 ]
 
 LETTERS = {Kind.INGRESS: "i", Kind.REQUEST: "q", Kind.RESPONSE: "r", Kind.REFUND: "f", Kind.CONTROL: "c"}
@@ -141,7 +140,7 @@ def ledger_rows(drafts: Frame, names: RunNames, reasons: NameCodes) -> pa.Table:
     # A control row about no message is in no lane; its ends are those of its slice, channel or client.
     loose, no_chain = drafts["named"] == DraftName.CONTROL, np.uint32(NO_CHAIN)
     columns = {
-        "protocol": repeat_name(names.protocol, count),
+        "protocol": text_column(names.protocol, count),
         "source": names.chain_column(np.where(loose, no_chain, drafts["source"])),
         "destination": names.chain_column(np.where(loose, no_chain, drafts["destination"])),
         "lane": _lanes_of(drafts),
@@ -167,7 +166,7 @@ def ledger_rows(drafts: Frame, names: RunNames, reasons: NameCodes) -> pa.Table:
         "amount_3": mask_numbers(np.zeros(count, dtype=np.uint64), valued),
         "code": pa.array(drafts["code"].astype(np.int64)),
         "detail": names_from_codes(drafts["detail"].astype(np.int64), len(reasons), reasons.known()),
-        "stated_by": repeat_name(REPORTER_COLUMN, count),
+        "stated_by": text_column(REPORTER_COLUMN, count),
         "source_file": names_from_codes(drafts["log"].astype(np.int64), len(LOGS), LOGS),
         "source_row": pa.array(np.ascontiguousarray(drafts["number"])),
     }
@@ -353,11 +352,6 @@ def names_from_codes(codes: npt.NDArray[np.int64], count: int, names: Sequence[s
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.string()))
 
 
-def repeat_name(name: str, count: int) -> pa.DictionaryArray:
-    """Return a dictionary column with one name in every row."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([name], pa.string()))
-
-
 VALUE_LOG = "value"
 
 REVERTED_MOVEMENTS = "reverted"
@@ -391,7 +385,7 @@ def build_value_rows(rows: Frame, names: RunNames, *, at: tuple[int, int] | None
     assets = [names.asset, *(asset.name.lower() for asset in Asset if asset != Asset.UNITS)]
     nothing = np.zeros(count, dtype=bool)
     columns = {
-        "protocol": repeat_name(names.protocol, count),
+        "protocol": text_column(names.protocol, count),
         "source": names.chain_column(rows["source"]),
         "destination": names.chain_column(rows["destination"]),
         "lane": lanes,
@@ -408,8 +402,8 @@ def build_value_rows(rows: Frame, names: RunNames, *, at: tuple[int, int] | None
         "why": names_from_codes(why, len(_WHY), _WHY),
         "from": sides[0],
         "to": sides[1],
-        "stated_by": repeat_name(REPORTER_COLUMN, count),
-        "source_file": repeat_name(VALUE_LOG, count),
+        "stated_by": text_column(REPORTER_COLUMN, count),
+        "source_file": text_column(VALUE_LOG, count),
         "source_row": pa.array(np.ascontiguousarray(rows["number"])),
     }
     arrays = [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in VALUE_SCHEMA]

@@ -1,13 +1,11 @@
-"""Options of egress queues (ICMP) and HRMP, and the table of simulated body delays.
+"""Options of egress queues (ICMP) and HRMP, the table of simulated body delays, and the network's fixed properties.
 
 ``causeway gossip simulate --out LAKE`` writes the table to ``results/bodies.parquet`` of the lake.
 
-Reference: ICMP, section 4.1, X-6.
-
-Fixed properties of a network of parachains: relay chain, numbers, hosts of programs.
-
 Chains are positions in every column of the kernel: the relay chain is 0, the parachains follow by their numbers in the
 topology. The parachain at position p has ParaId p.
+
+Reference: ICMP, section 4.1, X-6.
 """
 
 from __future__ import annotations

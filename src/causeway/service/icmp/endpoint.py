@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 from causeway_proofs.errors import InvalidInput
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -15,7 +14,7 @@ from causeway.protocols.icmp.kernel import IcmpKernel
 from causeway.service.http.requests import Address
 from causeway.service.icmp.answers import StatusAnswer
 from causeway.service.icmp.routes import ChannelViews, Views, addresses
-from causeway.service.node.endpoint import Submission
+from causeway.service.node.endpoint import Submission, require_installed
 
 
 class IcmpEndpoint:
@@ -46,13 +45,7 @@ class IcmpEndpoint:
         Raises:
             InvalidInput: The message is impossible; the text names the field.
         """
-        network = self._kernel.network
-        program = np.array([row["receiver"]], dtype=np.uint64)
-        chain = int(network.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
-        if int(network.host_of(program)[0]) != chain:
-            raise InvalidInput(f"content: to: no program {row['receiver']} is on {network.names[chain]}")
-        if not self._kernel.programs.installed(program)[0]:
-            raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
+        require_installed(row, self._kernel.network, self._kernel.programs)
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on with a planned event, or None."""

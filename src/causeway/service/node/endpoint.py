@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
@@ -20,6 +21,8 @@ from starlette.types import ASGIApp
 
 from causeway.core.vocabulary import Event, Kind
 from causeway.network.opened_lake import OpenedLake
+from causeway.protocols.shared.execution import ProgramRunner
+from causeway.protocols.shared.state_tables import Hosting
 from causeway.service.http.answers import StatusAnswer
 from causeway.service.http.requests import Address
 from causeway.service.node.mempool import PendingMessage
@@ -212,6 +215,25 @@ class LakeExchange(Protocol):
             log: Log of the exchange.
         """
         ...
+
+
+def require_installed(row: Mapping[str, Any], network: Hosting, programs: ProgramRunner) -> None:
+    """Require that the receiver of a user's message is installed on the chain of the message.
+
+    Args:
+        row: The message, with ``chain`` and ``receiver`` as numbers.
+        network: Hosts of the programs.
+        programs: Programs of the kernel.
+
+    Raises:
+        InvalidInput: It is not; the text names the field.
+    """
+    program = np.array([row["receiver"]], dtype=np.uint64)
+    chain = int(network.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
+    if int(network.host_of(program)[0]) != chain:
+        raise InvalidInput(f"content: to: no program {row['receiver']} is on {network.names[chain]}")
+    if not programs.installed(program)[0]:
+        raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
 
 
 class Endpoint(Protocol):

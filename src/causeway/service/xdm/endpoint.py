@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from causeway_proofs.errors import InvalidInput
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -15,6 +14,7 @@ from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, Transaction, decode_transaction
 from causeway.service.http.requests import Address
+from causeway.service.node.endpoint import require_installed
 from causeway.service.node.mempool import PendingMessage
 from causeway.service.xdm.answers import StatusAnswer
 from causeway.service.xdm.routes import Views, addresses
@@ -70,13 +70,7 @@ class XdmEndpoint:
         Raises:
             InvalidInput: The message is impossible; the text names the field.
         """
-        network = self._kernel.network
-        program = np.array([row["receiver"]], dtype=np.uint64)
-        chain = int(network.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
-        if int(network.host_of(program)[0]) != chain:
-            raise InvalidInput(f"content: to: no program {row['receiver']} is on {network.names[chain]}")
-        if not self._kernel.programs.installed(program)[0]:
-            raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
+        require_installed(row, self._kernel.network, self._kernel.programs)
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on with a planned event, or None."""

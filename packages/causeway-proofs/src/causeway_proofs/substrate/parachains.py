@@ -35,7 +35,6 @@ from causeway_proofs.substrate.errors import FailedToDecode, HeadMismatch, Missi
 from causeway_proofs.substrate.node import StateVersion
 from causeway_proofs.substrate.ordered_lists import ordered_key
 from causeway_proofs.substrate.proof import read_value, verify_storage_proof
-from causeway_proofs.substrate.storage_keys import blake2_256 as storage_keys_blake2_256
 from causeway_proofs.substrate.storage_keys import storage_key, storage_prefix, twox_64_concat
 
 PALLET, HEADS, WATERMARKS, UNROUTED, BLOCKED = "Parachains", "Heads", "Watermarks", "UnroutedIngress", "Blocked"
@@ -296,8 +295,8 @@ def extend_head(head: bytes, message: QueuedMessage) -> bytes:
         raise InvalidInput(f"a head has {DIGEST_BYTES} bytes, not {len(head)}")
     if not 0 <= message.sent_at < 1 << 8 * _BLOCK_NUMBER_BYTES:
         raise InvalidInput(f"sent_at is a block number of 32 bits, not {message.sent_at}")
-    content = storage_keys_blake2_256(encode_compact(len(message.data)) + message.data)
-    return storage_keys_blake2_256(head + message.sent_at.to_bytes(_BLOCK_NUMBER_BYTES, "little") + content)
+    content = blake2_256(encode_compact(len(message.data)) + message.data)
+    return blake2_256(head + message.sent_at.to_bytes(_BLOCK_NUMBER_BYTES, "little") + content)
 
 
 def chain_heads(messages: Iterable[QueuedMessage], head: bytes = FIRST_HEAD) -> list[bytes]:

@@ -7,12 +7,12 @@ so that a header costs its signatures and the hashes of its own fields. Tests ho
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from hashlib import sha256
 from typing import NamedTuple
 
-from causeway_proofs.hashing import sha256 as hashing_sha256
+from causeway_proofs.hashing import sha256
 from causeway_proofs.merkle import EMPTY_ROOT, INNER_PREFIX, LEAF_PREFIX
 from causeway_proofs.tendermint.commit import Commit, CommitSignature, SignedHeader, VoteFlag, vote_sign_bytes
 from causeway_proofs.tendermint.header import (
@@ -31,7 +31,7 @@ from causeway_proofs.tendermint.validators import SIGNATURE_BYTES, SigningKey, V
 MAX_BLOCK_BYTES = 22_020_096
 """Deployed default, part of ``consensus_hash``, as is the gas limit, -1 (none)."""
 
-CONSENSUS_HASH = sha256(number_field(1, MAX_BLOCK_BYTES) + number_field(2, -1)).digest()
+CONSENSUS_HASH = hashlib.sha256(number_field(1, MAX_BLOCK_BYTES) + number_field(2, -1)).digest()
 
 Keys = Mapping[bytes, SigningKey]
 """Signing keys by validator address."""
@@ -222,8 +222,8 @@ class SignedSeries:
 
 
 def _leaf(data: bytes) -> bytes:
-    return hashing_sha256(LEAF_PREFIX + data)
+    return sha256(LEAF_PREFIX + data)
 
 
 def _inner(left: bytes, right: bytes) -> bytes:
-    return hashing_sha256(INNER_PREFIX + left + right)
+    return sha256(INNER_PREFIX + left + right)

@@ -24,8 +24,7 @@ from causeway_proofs.tendermint.header import (
     require_size,
     simple_root,
 )
-from causeway_proofs.wire import tendermint_crypto_pb2 as wire
-from causeway_proofs.wire import tendermint_types_pb2 as tendermint_types_pb2_wire
+from causeway_proofs.wire import tendermint_crypto_pb2, tendermint_types_pb2
 
 SIGNATURE_BYTES = 64
 """Signature length of both key types."""
@@ -139,7 +138,7 @@ class SigningKey:
         return self._private.sign(message)
 
 
-def public_key_from_proto(message: wire.PublicKey) -> PublicKey:
+def public_key_from_proto(message: tendermint_crypto_pb2.PublicKey) -> PublicKey:
     """Convert a protobuf message to a key.
 
     Raises:
@@ -270,7 +269,7 @@ class ValidatorSet:
         return members + message_field(2, proposer.encode()) + number_field(3, self.total_power)
 
 
-def validator_set_from_proto(message: tendermint_types_pb2_wire.ValidatorSet) -> ValidatorSet:
+def validator_set_from_proto(message: tendermint_types_pb2.ValidatorSet) -> ValidatorSet:
     """Convert a protobuf message to a validator set.
 
     Raises:
@@ -285,12 +284,12 @@ def validator_set_from_proto(message: tendermint_types_pb2_wire.ValidatorSet) ->
 @lru_cache(maxsize=128)
 def _small_set(encoded: bytes) -> ValidatorSet:
     """Return a cached validator set, decoded and hashed once for equal bytes."""
-    message = tendermint_types_pb2_wire.ValidatorSet()
+    message = tendermint_types_pb2.ValidatorSet()
     message.ParseFromString(encoded)
     return _validator_set_of(message)
 
 
-def _validator_set_of(message: tendermint_types_pb2_wire.ValidatorSet) -> ValidatorSet:
+def _validator_set_of(message: tendermint_types_pb2.ValidatorSet) -> ValidatorSet:
     if len(message.validators) > MAX_VALIDATORS:
         raise OverLimit(f"a validator set has {len(message.validators)} validators, at most {MAX_VALIDATORS} are read")
     proposer = validator_from_proto(message.proposer) if message.HasField("proposer") else None
@@ -306,7 +305,7 @@ def _validator_set_of(message: tendermint_types_pb2_wire.ValidatorSet) -> Valida
     return found
 
 
-def validator_from_proto(message: tendermint_types_pb2_wire.Validator) -> Validator:
+def validator_from_proto(message: tendermint_types_pb2.Validator) -> Validator:
     """Convert a protobuf message to a validator.
 
     Raises:
@@ -335,5 +334,5 @@ def decode_validator_set(data: bytes) -> ValidatorSet:
         MalformedProof: as ``validator_set_from_proto``, or ``data`` is not canonical.
     """
     return validator_set_from_proto(
-        parse_canonical(tendermint_types_pb2_wire.ValidatorSet, data, "validator set", MAX_VALIDATOR_SET_BYTES)
+        parse_canonical(tendermint_types_pb2.ValidatorSet, data, "validator set", MAX_VALIDATOR_SET_BYTES)
     )
