@@ -1,6 +1,6 @@
 """The keys of a scenario file as Markdown, made from the models that check them.
 
-``python -m tests.scenario_reference`` prints it for docs/how-to/scenario.md.
+``python -m tests.scenario_reference`` prints it for docs/reference/scenario.md.
 """
 
 from __future__ import annotations

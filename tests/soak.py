@@ -4,7 +4,7 @@
     make soak ARGS="relays fuzz"    # some of its steps
 
 A step that fails does not stop the others. The closing line names the verdict, the commit, the date, the steps and the
-duration; record it in docs/verification.md.
+duration; record it in docs/reference/verification.md.
 """
 
 from __future__ import annotations

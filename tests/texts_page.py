@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-text-several-values.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "one-text-several-values.md"
 
 
 def column(heading: str, name: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Test tiers: how much work each of them does.
 
 The Makefile and ``.ci/run`` set the environment variable ``CAUSEWAY_TIER`` to the name of the tier. Without the
-variable the tier is ``test``. docs/verification.md describes the tiers.
+variable the tier is ``test``. docs/reference/verification.md describes the tiers.
 """
 
 from __future__ import annotations

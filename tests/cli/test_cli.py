@@ -32,7 +32,7 @@ from causeway.storage.lake import Lake
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-PAGE = ROOT / "docs" / "command-line.md"
+PAGE = ROOT / "docs" / "reference" / "command-line.md"
 TWO = str(EXAMPLES / "two_subnets.toml")
 COMMANDS = [
     *("demo", "run", "state", "prove", "verify", "audit", "ledger", "trace", "check", "ingest", "vacuum", "serve"),

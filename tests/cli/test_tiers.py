@@ -58,6 +58,6 @@ def test_quick_has_a_test_of_every_package(package: str) -> None:
 
 
 def test_the_page_states_the_generated_lakes_of_every_tier() -> None:
-    page = (ROOT / "docs" / "verification.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "verification.md").read_text(encoding="utf-8")
     stated = re.findall(r"^\| `(?:make |\.)(\w+)(?:/run)?` \| .* \| ([\d,]+) \| [^|]+ \|$", page, re.MULTILINE)
     assert {tier: int(lakes.replace(",", "")) for tier, lakes in stated} == tiers.LAKES

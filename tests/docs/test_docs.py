@@ -25,7 +25,7 @@ from tests.audit.test_roots import RECORDED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LAKE = (ROOT / "docs" / "lake.md").read_text()
+LAKE = (ROOT / "docs" / "reference" / "lake.md").read_text()
 LOGS = {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, REVERTED: REVERTED_SCHEMA, "headers": HEADERS_SCHEMA}
 LOGS["value"] = VALUE_SCHEMA
 LOG_TABLES = {name: stamped_schema(schema) for name, schema in LOGS.items()}
@@ -56,7 +56,7 @@ def test_the_lake_page_lists_every_column(table: str) -> None:
     assert found == [(field.name, shown(field.type)) for field in DECLARED[table]]
 
 
-ZONES = (ROOT / "docs" / "lake-ibc.md").read_text()
+ZONES = (ROOT / "docs" / "reference" / "lake-ibc.md").read_text()
 
 
 @pytest.mark.parametrize("table", STATE_TABLES)
@@ -118,7 +118,7 @@ def test_the_index_of_decisions_names_every_record_and_its_status() -> None:
 
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    page = (ROOT / "docs" / "dependencies.md").read_text()
+    page = (ROOT / "docs" / "reference" / "dependencies.md").read_text()
     for group in (project["dependencies"], *project["optional-dependencies"].values()):
         for requirement in group:
             package = re.split(r"[ ;<>=!~]", requirement)[0]
@@ -130,7 +130,13 @@ def test_every_finding_is_listed() -> None:
     assert sorted(re.findall(r"\]\(([\w-]+\.sh)\)", (ROOT / "findings" / "README.md").read_text())) == scripts
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=lambda page: page.stem)
+PROOF_PAGES = [
+    *(ROOT / "docs" / "reference" / "proofs").glob("*.md"),
+    *(ROOT / "docs" / "how-to").glob("*-proofs-in-python.md"),
+]
+
+
+@pytest.mark.parametrize("page", sorted(PROOF_PAGES), ids=lambda page: page.stem)
 def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page are one program; what it prints stands behind each ``print``."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
@@ -141,7 +147,7 @@ def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytes
 
 
 def test_the_limits_of_commitments_are_those_of_the_code() -> None:
-    page = (ROOT / "docs" / "proofs" / "README.md").read_text().split("## Limits", 1)[1]
+    page = (ROOT / "docs" / "reference" / "proofs" / "README.md").read_text().split("## Limits", 1)[1]
     rows = re.findall(r"^\| [^|]+ \| ([\d,]+) \| `([\w.]+)\.(\w+)` \|$", page, re.M)
     assert len(rows) == page.count("\n| ") - 1
     for value, module, name in rows:
@@ -198,7 +204,7 @@ count = 5
 
 
 def test_the_programs_of_the_how_to_run(tmp_path: Path, own_modules: None) -> None:
-    page = (ROOT / "docs" / "how-to" / "write-a-program.md").read_text()
+    page = (ROOT / "docs" / "tutorials" / "write-a-program.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     programs = [block for block in blocks if "class " in block]
     (trial,) = [block for block in blocks if "cw.Trial" in block]

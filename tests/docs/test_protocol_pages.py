@@ -19,7 +19,7 @@ HOW = {"run": ["--set", "network.executor=in_process"], "state": ["--master", "l
 
 def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
     """Return the commands of the first block under a heading of a page, each with the lines that it prints."""
-    text = (ROOT / f"docs/protocols/{page}.md").read_text()
+    text = (ROOT / f"docs/explanation/protocols/{page}.md").read_text()
     (block,) = re.findall(rf"^## {heading}\n.*?^```\n(.*?)^```", text, re.M | re.S)
     commands = [part.splitlines() for part in re.split(r"^\$ ", block, flags=re.M) if part]
     return [(shlex.split(line)[1:], printed) for line, *printed in commands]
@@ -61,11 +61,14 @@ def test_the_page_shows_what_is_printed(
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_the_page_lists_the_guarantees_and_the_check_that_judges_each(name: str) -> None:
-    text = (ROOT / f"docs/protocols/{name}.md").read_text()
+    text = (ROOT / f"docs/explanation/protocols/{name}.md").read_text()
     section = text.split("\n## Guarantees and checks\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     info = find_protocol(name)
-    assert [[*row[:4], re.sub(r"\[`(.+)`\]\(../audit/\1\.md\)", r"\1", row[4]).strip("`"), row[5]] for row in rows] == [
+    assert [
+        [*row[:4], re.sub(r"\[`(.+)`\]\(../../reference/audit/\1\.md\)", r"\1", row[4]).strip("`"), row[5]]
+        for row in rows
+    ] == [
         [f"`{one.topic}`", TOPICS[one.topic], one.holds, one.how, CHECKS.get(one.topic, "-"), one.reference]
         for one in info.load_semantics().guarantees(info.load_options()())
     ]

@@ -61,7 +61,7 @@ CYCLE = (
     message("b>c x", 0, ("b", 5), ("c", 7)),
     message("c>a x", 0, ("c", 8), ("a", 6)),
 )
-"""The example of docs/audit/causal_order.md."""
+"""The example of docs/reference/audit/causal_order.md."""
 
 
 def test_a_cycle_over_three_zones_is_found_by_heights_alone() -> None:

@@ -26,7 +26,7 @@ from causeway.ledger.outcomes import (
 from causeway.ledger.schema import LedgerEvent
 from tests.spec.audit.outcomes import state_of as plain_state_of
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 WORDS = {
     OutcomeInput.SENT: ("sent", False),

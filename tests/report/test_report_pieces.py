@@ -37,7 +37,7 @@ from causeway.report.matrix import MAX_CHAINS, OTHERS, PairCells, PairFigures, d
 from causeway.report.outcomes import BAD, FORGED, OUTCOME_STYLES, outcome_mark, row_outcome, row_outcome_mark
 from causeway.report.page import SCRIPT, STYLE, PageSection, content_security_policy, render_page
 
-AUDIT = Path(__file__).resolve().parents[2] / "docs" / "audit"
+AUDIT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "audit"
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "causeway"
 EVIL = "<b>&\"'\u202e</b>"
 

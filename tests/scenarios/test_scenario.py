@@ -379,7 +379,7 @@ def test_examples_load(name: str) -> None:
 
 
 def test_the_key_reference_in_the_documentation_is_true() -> None:
-    documented = (ROOT / "docs" / "how-to" / "scenario.md").read_text()
+    documented = (ROOT / "docs" / "reference" / "scenario.md").read_text()
     assert documented.endswith(reference()), "run: python -m tests.scenario_reference, and replace the tables by it"
 
 

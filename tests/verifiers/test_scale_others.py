@@ -120,7 +120,7 @@ def test_we_accept_exactly_what_it_accepts_and_would_write(rust: Native) -> None
 
 
 def test_what_it_accepts_in_another_form_and_we_refuse(rust: Native) -> None:
-    """As docs/other-verifiers.md says."""
+    """As docs/reference/other-verifiers.md says."""
     cases = {
         ("BTreeSet<u8>", b"\x08\x02\x01"): b"\x08\x01\x02",
         ("BTreeSet<u8>", b"\x08\x01\x01"): b"\x04\x01",

@@ -42,7 +42,7 @@ CODES = {
     INTERRUPTED: "interrupted",
     PIPE_CLOSED: "output closed by its reader",
 }
-"""The exit codes of all commands; the table of docs/command-line.md has the same words."""
+"""The exit codes of all commands; the table of docs/reference/command-line.md has the same words."""
 
 EPILOG = (
     f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in CODES.items())}. "

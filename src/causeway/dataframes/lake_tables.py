@@ -491,7 +491,7 @@ class LakeTables:
         return dict(self._schemas.state)
 
     def state(self, table: str, height: int | None = None, chain: str | None = None) -> DataFrame:
-        """Read a state table (``docs/lake.md`` lists them) at a committed height.
+        """Read a state table (``docs/reference/lake.md`` lists them) at a committed height.
 
         Args:
             table: name of the table.
@@ -553,7 +553,7 @@ class LakeTables:
         return int(np.searchsorted(ends, position, side="right"))
 
     def ledger(self, heights: range | None = None) -> DataFrame:
-        """Return the rows of the ledger (``docs/ledger.md``), one an event of a message.
+        """Return the rows of the ledger (``docs/reference/ledger.md``), one an event of a message.
 
         The rows equal those of ``causeway ingest lake``; unsigned numbers are decimals.
 
@@ -605,7 +605,7 @@ class LakeTables:
     def movements(self, heights: range | None = None) -> DataFrame:
         """Return one row a value movement, with names, without rows reverted by forks.
 
-        ``docs/lake.md`` describes the columns.
+        ``docs/reference/lake.md`` describes the columns.
 
         Args:
             heights: consecutive committed heights. Default: all.
@@ -622,7 +622,7 @@ class LakeTables:
     def calls(self, as_of: int | None = None) -> DataFrame:
         """Return one row a call with its outcome and ticks; names instead of numbers.
 
-        ``docs/lake.md`` describes the columns.
+        ``docs/reference/lake.md`` describes the columns.
 
         Args:
             as_of: the height of the outcomes, by default the last.

@@ -1,7 +1,7 @@
 """The tables of the ledger: events, value, windows, guarantees, headers and watermarks.
 
 They hold traffic of Causeway's own runs and recorded traffic. Names are text. Null means "unknown", never "none": no
-check concludes anything from it. ``docs/ledger.md`` describes the tables.
+check concludes anything from it. ``docs/reference/ledger.md`` describes the tables.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 last: it names added files with their seals, removed files, and the ingested input. Files without a manifest do not
 count. After each commit ``ledger.head`` names it, so that a ledger with missing last manifests is detected as damaged.
 Checkpoints (``checkpoints/``) list all live files; opening a ledger reads the last one and the manifests after it.
-``docs/ledger.md`` describes the layout.
+``docs/reference/ledger.md`` describes the layout.
 """
 
 from __future__ import annotations

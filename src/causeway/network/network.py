@@ -405,7 +405,7 @@ class LakeNetwork:
 
     @property
     def ledger(self) -> DataFrame:
-        """Ledger rows (``docs/ledger.md``) of all committed heights, one an event of a message."""
+        """Ledger rows (``docs/reference/ledger.md``) of all committed heights, one an event of a message."""
         return self.tables.ledger()
 
     @property
@@ -414,7 +414,7 @@ class LakeNetwork:
         return self.tables.calls()
 
     def state(self, table: str, height: int | None = None, chain: str | None = None) -> DataFrame:
-        """Return a state table (listed in ``docs/lake.md``).
+        """Return a state table (listed in ``docs/reference/lake.md``).
 
         Args:
             table: Name of the table.

@@ -1,6 +1,6 @@
 """Checks, reasons and findings in words, with links to message, lane and chain.
 
-A finding is a row of the table ``violations`` (docs/audit).
+A finding is a row of the table ``violations`` (docs/reference/audit).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from tests.verifiers.test_ic_others import SHOWN, TIMES, own_verdict
 from tests.verifiers.test_substrate_others import storage_cases
 from tests.verifiers.test_tendermint_others import CASES
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "other-verifiers.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "other-verifiers.md").read_text()
 
 
 def rows(heading: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Which of the rules C1 to C5 hold while relayers reorder, zones fork and clients lag, and what the audit finds.
 
-The table of docs/audit/causal_order.md is made of these scenarios.
+The table of docs/reference/audit/causal_order.md is made of these scenarios.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from causeway.protocols.ibc.client import build_evidence
 from tests.support.ibc.ibc_causal import A, B, C, Zones, named
 from tests.support.properties.audit_ledgers import Case
 
-PAGE = (Path(__file__).parents[3] / "docs" / "audit" / "causal_order.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "audit" / "causal_order.md").read_text()
 RULES = ("C1", "C2", "C3", "C4", "C5")
 IN_ORDER = ("ordered_receives", "ordered_acknowledgements")
 

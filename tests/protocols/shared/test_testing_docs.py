@@ -58,7 +58,7 @@ def test_the_table_of_what_protocols_allow_is_true() -> None:
     assert ["without a balance" in cell for cell in install] == [find_protocol(name).fixed_issue for name in listed]
 
 
-COMPARED = (Path(__file__).parents[3] / "docs/how-to/test-networks-compared.md").read_text()
+COMPARED = (Path(__file__).parents[3] / "docs/explanation/test-networks-compared.md").read_text()
 
 
 def test_the_lines_of_the_page_that_compares_are_counted() -> None:
@@ -81,19 +81,19 @@ def test_the_test_of_the_page_that_compares_holds(causeway_network: Callable[...
 
 
 DOCS = Path(__file__).parents[3] / "docs"
-HOW_TOS = [
-    "as-an-application-developer",
-    "test-networks-compared",
-    "test-programs",
-    "token-transfer",
-    "write-a-program",
+PROGRAM_PAGES = [
+    "tutorials/application-developer",
+    "explanation/test-networks-compared",
+    "how-to/test-programs",
+    "tutorials/token-transfer",
+    "tutorials/write-a-program",
 ]
 
 
 def test_all_that_examples_and_pages_for_who_writes_programs_need_is_in_one_module() -> None:
     texts = {path.name: path.read_text() for path in (DOCS.parent / "examples").glob("*.py")}
-    for name in HOW_TOS:
-        page = (DOCS / f"how-to/{name}.md").read_text()
+    for name in PROGRAM_PAGES:
+        page = (DOCS / f"{name}.md").read_text()
         texts[name] = "\n".join(re.findall(r"```python\n(.*?)```", page, re.S))
     assert len(texts) >= 11
     used = {text: re.findall(r"^\s*((?:from|import) causeway.*?)\s*$", body, re.M) for text, body in texts.items()}
@@ -103,6 +103,6 @@ def test_all_that_examples_and_pages_for_who_writes_programs_need_is_in_one_modu
 
 
 def test_the_program_of_the_page_for_application_developers_runs() -> None:
-    page = (Path(__file__).parents[3] / "docs/how-to/as-an-application-developer.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/tutorials/application-developer.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
-    exec(compile(block, "as-an-application-developer.md", "exec"), {"__name__": "page"})
+    exec(compile(block, "application-developer.md", "exec"), {"__name__": "page"})

@@ -1,5 +1,7 @@
-"""Late answers, and calls that wait for them, between chains without a channel (docs/protocols/xdm.md, "No way left"):
-each ends, once, and no value stays behind."""
+"""Late answers between chains without a channel: each call ends once, and no value stays behind.
+
+The rules are in docs/explanation/protocols/xdm.md, "No way left".
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 It restates the published text formula by formula, the slow and obvious way, so that a reader can hold it beside the
 text. Section numbers ("3.4", "D-7", "X-2") are those of docs/reference/ic.md; what the text leaves open follows
-docs/protocols/ic.md. It imports nothing of causeway, and only tests import it.
+docs/explanation/protocols/ic.md. It imports nothing of causeway, and only tests import it.
 
 | file | sections |
 |---|---|

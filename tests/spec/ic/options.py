@@ -1,4 +1,4 @@
-"""The options of the reference, section 4.1, and those that docs/protocols/ic.md adds. The default comes first."""
+"""The options of the reference, section 4.1, and of docs/explanation/protocols/ic.md. The default comes first."""
 
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,6 +1,6 @@
 """The checks of single messages: exactly once, authenticity, causality, finality, answers.
 
-``docs/audit`` has a page for each. Facts beyond one bucket come from ``LaneContext``.
+``docs/reference/audit`` has a page for each. Facts beyond one bucket come from ``LaneContext``.
 """
 
 from __future__ import annotations

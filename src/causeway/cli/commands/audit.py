@@ -123,8 +123,8 @@ def command(
 ) -> int:
     """Check a ledger: was every message delivered once, unaltered, in order, in time?
 
-    The verdict is PASSED, FAILED, or INCONCLUSIVE where the input does not show enough. docs/audit has a page for each
-    check. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it.
+    The verdict is PASSED, FAILED, or INCONCLUSIVE where the input does not show enough. docs/reference/audit has a
+    page for each check. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it.
 
     [bold]Example[/bold]: causeway audit my-ledger --check authenticity --out findings
     [bold]Example[/bold]: causeway audit my-ledger --follow --metrics-port 9464

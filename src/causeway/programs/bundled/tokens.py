@@ -240,7 +240,7 @@ def require_denom(denom: str) -> None:
     home = split_denom(denom)[1]
     if not _BASE.fullmatch(home):
         raise Refused("InvalidDenom", "the name at home is not 1 to 128 of A-Z a-z 0-9 / : . _ + -")
-    # It would be a native token here and a voucher elsewhere: docs/one-text-several-values.md.
+    # It would be a native token here and a voucher elsewhere: docs/reference/one-text-several-values.md.
     if (hop_like := _FOREIGN_HOP.match(home)) is not None:
         raise Refused(
             "InvalidDenom",

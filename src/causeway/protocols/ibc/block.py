@@ -1,7 +1,7 @@
 """One block of a set of zones (IBC reference 3): submissions, program handlers, queues.
 
-Every step is a function of the state and the previous step's result. ``docs/protocols/ibc.md``, "One block of one
-zone", lists the steps in the same order.
+Every step is a function of the state and the previous step's result. The section "One block of one zone" of
+``docs/explanation/protocols/ibc.md`` lists the steps in the same order.
 
 Handlers run in the block's order (IBC reference 3.3, 3.4). A packet either gets its receipt at once, without a program;
 or is handled and answered, now or later; or is handled and undone, because the handler failed (G10) or did not answer

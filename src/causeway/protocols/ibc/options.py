@@ -116,7 +116,7 @@ class RotationOptions(ScenarioSection):
 
 
 class IbcOptions(ProfiledOptions):
-    """Options of the IBC messaging queue; ``docs/protocols/ibc.md`` says what each does."""
+    """Options of the IBC messaging queue; ``docs/explanation/protocols/ibc.md`` says what each does."""
 
     key_codec: Annotated[Literal["plain"], allow_only("plain", "the other cannot be a store's format (D-5)")] = "plain"
     value_codec: Annotated[Literal["plain"], allow_only("plain", "the other has unprovable values (D-5)")] = "plain"

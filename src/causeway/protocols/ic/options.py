@@ -126,7 +126,7 @@ class RemoteSubnet(ScenarioSection):
 
 
 class IcOptions(ProfiledOptions):
-    """Options of the Internet Computer protocol; ``docs/protocols/ic.md`` says what each does."""
+    """Options of the Internet Computer protocol; ``docs/explanation/protocols/ic.md`` says what each does."""
 
     index_base: int = Field(default=1, ge=0, le=1)
     signal_form: Literal["explicit", "compact"] = "explicit"

@@ -1,6 +1,6 @@
 """One block of a set of parachains: ingress, program execution, egress.
 
-The steps follow ``docs/protocols/icmp.md``, "One block of one parachain".
+The steps follow ``docs/explanation/protocols/icmp.md``, "One block of one parachain".
 
 Ingress: the relay chain lists queues, and a parachain consumes the available prefix (ICMP 3.2, 3.3, 3.9). Messages from
 users wait in a pool for the chain's next block; those to missing programs or permanently halted chains are refused.

@@ -63,7 +63,7 @@ class HrmpChannelCall(ScenarioSection):
 
 
 class HrmpOptions(ScenarioSection):
-    """Options of HRMP; ``docs/protocols/icmp.md`` describes each.
+    """Options of HRMP; ``docs/explanation/protocols/icmp.md`` describes each.
 
     Amounts are in units of the asset, sizes in bytes.
     """
@@ -215,7 +215,7 @@ class ParaCall(ScenarioSection):
 
 
 class IcmpOptions(HrmpOptions, ProfiledOptions):
-    """Options of egress queues; ``docs/protocols/icmp.md`` describes each."""
+    """Options of egress queues; ``docs/explanation/protocols/icmp.md`` describes each."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 

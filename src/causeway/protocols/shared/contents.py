@@ -1,8 +1,9 @@
 """Messages between programs in SCALE: calls and answers.
 
-Under xdm a call is a request to the programs' endpoint (``docs/protocols/xdm.md``, "Programs"). An answer in the same
-block is the response's content. Otherwise the response says ``Accepted``, and the answer follows as a request to the
-same endpoint in the other direction, without a response. Under icmp calls and answers are messages of egress queues.
+Under xdm a call is a request to the programs' endpoint ("Programs" in ``docs/explanation/protocols/xdm.md``). An answer
+in the same block is the response's content. Otherwise the response says ``Accepted``, and the answer follows as a
+request to the same endpoint in the other direction, without a response. Under icmp calls and answers are messages of
+egress queues.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One block of a set of chains: delivered messages, program execution, outbound messages.
 
-The steps follow ``docs/protocols/xdm.md``, "One block of one chain".
+The steps follow ``docs/explanation/protocols/xdm.md``, "One block of one chain".
 
 Reference: XDM, section 3.
 """

@@ -109,7 +109,7 @@ class ChainWeights(ScenarioSection):
 
 
 class XdmOptions(ProfiledOptions):
-    """Options of cross-domain messaging; ``docs/protocols/xdm.md`` describes each.
+    """Options of cross-domain messaging; ``docs/explanation/protocols/xdm.md`` describes each.
 
     Distances are in blocks of the consensus chain, amounts in units of the asset.
     """

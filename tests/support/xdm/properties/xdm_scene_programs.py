@@ -1,5 +1,5 @@
 """What runs on chains in scenes: a program of the kernel's side that does what its payload says, and the oracle's
-handler of the endpoint of programs, which does the same (docs/protocols/xdm.md, "Programs")."""
+handler of the endpoint of programs, which does the same (docs/explanation/protocols/xdm.md, "Programs")."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The notation is Rust's: ``u8`` to ``u256``, ``i8`` to ``i128``, ``bool``, ``Str``, ``BitVec``, ``H256``, ``Null``,
 ``Compact<u32>``, ``Option<T>``, ``Vec<T>``, ``BTreeSet<T>``, ``BTreeMap<K, V>``, ``[T; N]``, ``(A, B)``.
-docs/proofs/substrate.md lists their Python values and their columns.
+docs/reference/proofs/substrate.md lists their Python values and their columns.
 
 A map is a list of structs with the fields ``key`` and ``value``; ``SortedVec<S>`` is a list of structs ``S`` that
 ascend by their first field. A string definition is an alias.

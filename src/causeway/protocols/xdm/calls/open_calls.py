@@ -4,8 +4,8 @@ A call is open from the response ``Accepted`` until its answer. The two travel i
 arrive first, while the request is still in the outbox. Only the callee can answer, so the answer is accepted at once.
 The call then keeps an ``answered`` row until the response. A call to a chain without a usable channel is given up.
 
-``Openings`` tells the open channels of a pair of chains, and the possibility of a new one (``docs/protocols/xdm.md``,
-"Programs", "Channels", "No way left").
+``Openings`` tells the open channels of a pair of chains, and the possibility of a new one ("Programs",
+"Channels", "No way left" in ``docs/explanation/protocols/xdm.md``).
 """
 
 from __future__ import annotations
