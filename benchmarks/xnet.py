@@ -22,7 +22,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.ic.bls import SecretKey
 from causeway_proofs.ic.certificate import certification_message
 from causeway_proofs.ic.certified_streams import OfferedStreams
-from causeway_proofs.ic.messages import Request, encode_stream_message
+from causeway_proofs.ic.messages import StreamRequest, encode_stream_message
 from causeway_proofs.ic.primitives import principal_to_text
 from causeway_proofs.ic.slice import Certification
 from causeway_proofs.ic.state_columns import CanonicalStates, CertifiedData, StreamColumns, state_roots
@@ -94,7 +94,7 @@ def _streams(length: int, payload_bytes: int) -> OfferedStreams:
     """Return a stream of so many requests, as a node holds it."""
     ends = canister_id(1), canister_id(2)
     encoded = [
-        encode_stream_message(Request(*ends, index, 0, "method", bytes(payload_bytes))) for index in range(length)
+        encode_stream_message(StreamRequest(*ends, index, 0, "method", bytes(payload_bytes))) for index in range(length)
     ]
     messages = pa.array(encoded, pa.binary())
     header = encode_stream_header(StreamHeader(BEGIN, BEGIN + length, BEGIN))

@@ -23,7 +23,7 @@ from causeway_proofs.ic.certification import SubnetRecord, certify, delegate, st
 from causeway_proofs.ic.digest_columns import stream_digests
 from causeway_proofs.ic.hash_tree import build_tree, digest, labeled_digest, leaf_digest
 from causeway_proofs.ic.lookup import prune
-from causeway_proofs.ic.messages import Request, decode_stream_message, encode_stream_message
+from causeway_proofs.ic.messages import StreamRequest, decode_stream_message, encode_stream_message
 from causeway_proofs.ic.slice import Certification, decode_certified_stream, encode_certified_stream_slice
 from causeway_proofs.ic.stream_columns import (
     decode_stream_headers,
@@ -118,7 +118,7 @@ def _encoding(columns: Mapping[str, Any], encoded: pa.BinaryArray, size: int, re
     few = min(size, MOST_ENCODED_ONE_BY_ONE)
     senders, receivers = columns["sender"][:few].tolist(), columns["receiver"][:few].tolist()
     requests = [
-        Request(_canister(receiver), _canister(sender), number, 0, "ping", payload)
+        StreamRequest(_canister(receiver), _canister(sender), number, 0, "ping", payload)
         for number, (sender, receiver, payload) in enumerate(
             zip(senders, receivers, columns["payload"][:few].to_pylist(), strict=True)
         )

@@ -10,11 +10,11 @@ from causeway_proofs.errors import ProofError
 from causeway_proofs.ic.errors import NotInColumns
 from causeway_proofs.ic.messages import (
     Data,
-    Refund,
-    RejectCode,
     RejectContext,
-    Request,
-    Response,
+    StreamRefund,
+    StreamRejectCode,
+    StreamRequest,
+    StreamResponse,
     decode_stream_message,
     encode_stream_message,
 )
@@ -59,18 +59,20 @@ OLDEST, NEWEST = min(CertificationVersion), max(CertificationVersion)
 SIGNALS = tuple(RejectSignal(index, reason) for index, reason in enumerate(RejectReason, 100))
 HEADER = encode_stream_header(StreamHeader(5, 8, 256, SIGNALS, StreamFlags(1)), NEWEST)
 MESSAGES = [
-    encode_stream_message(Request(b"r", b"s", 2**40, 2**100, "call", b"payload", deadline=9)),
-    encode_stream_message(Response(b"o", b"r", 1, 2, RejectContext(RejectCode.CanisterError, "no"))),
-    encode_stream_message(Response(b"o", b"r", 1, 2, Data(bytes(30)), 7)),
-    encode_stream_message(Refund(b"c", 2**70)),
-    encode_stream_message(Request(b"r", b"s", 1, 1, "", b""), OLDEST),
+    encode_stream_message(StreamRequest(b"r", b"s", 2**40, 2**100, "call", b"payload", deadline=9)),
+    encode_stream_message(StreamResponse(b"o", b"r", 1, 2, RejectContext(StreamRejectCode.CanisterError, "no"))),
+    encode_stream_message(StreamResponse(b"o", b"r", 1, 2, Data(bytes(30)), 7)),
+    encode_stream_message(StreamRefund(b"c", 2**70)),
+    encode_stream_message(StreamRequest(b"r", b"s", 1, 1, "", b""), OLDEST),
 ]
 CANISTER = (7).to_bytes(8, "big") + b"\x01\x01"
 ROWS = [
-    encode_stream_message(Request(CANISTER, CANISTER, 2**40, 2**100, "call", b"payload", deadline=9)),
-    encode_stream_message(Response(CANISTER, CANISTER, 1, 2, RejectContext(RejectCode.CanisterError, "no"))),
-    encode_stream_message(Request(CANISTER, CANISTER, 1, 2**70, "", b"", deadline=2**31), OLDEST),
-    encode_stream_message(Refund(CANISTER, 2**70)),
+    encode_stream_message(StreamRequest(CANISTER, CANISTER, 2**40, 2**100, "call", b"payload", deadline=9)),
+    encode_stream_message(
+        StreamResponse(CANISTER, CANISTER, 1, 2, RejectContext(StreamRejectCode.CanisterError, "no"))
+    ),
+    encode_stream_message(StreamRequest(CANISTER, CANISTER, 1, 2**70, "", b"", deadline=2**31), OLDEST),
+    encode_stream_message(StreamRefund(CANISTER, 2**70)),
 ]
 PART = payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[1:3], 6)))
 FULL = digest_tree(
@@ -125,7 +127,7 @@ def headers_by_columns(data: bytes) -> None:
 def messages_by_columns(data: bytes) -> None:
     """A message between others is what it is by itself: the same bytes again, or the same error."""
     for version in (OLDEST, CertificationVersion.V22, NEWEST):
-        plain = encode_stream_message(Response(CANISTER, CANISTER, 1, 2, Data(b"data")), version)
+        plain = encode_stream_message(StreamResponse(CANISTER, CANISTER, 1, 2, Data(b"data")), version)
         found = decode_stream_messages(pa.array([plain, data, plain], pa.binary()), version)
         error, message = found.errors.get(1), one_by_one(decode_stream_message, data, version)
         if error is None:

@@ -10,10 +10,9 @@ from causeway_proofs.arrays import integer_array
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
 from causeway_proofs.mmr.columns import LeafProofs, _empty
+from causeway_proofs.mmr.errors import InvalidSize, LeafNotFound
 from causeway_proofs.mmr.mountain_range import (
     MAX_LEAVES,
-    InvalidSize,
-    LeafNotFound,
     MmrNode,
     bag_peaks,
     leaf_count_to_size,

@@ -16,7 +16,7 @@ from causeway_proofs.documents.verification import build_document, verify_docume
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.ic.certificate import decode_certificate
 from causeway_proofs.ic.hash_tree import build_tree, digest, leaves
-from causeway_proofs.ic.messages import Request, decode_stream_message
+from causeway_proofs.ic.messages import StreamRequest, decode_stream_message
 from causeway_proofs.ic.stream_header import decode_stream_header
 
 from causeway.core.frame import Frame
@@ -212,7 +212,7 @@ def test_every_height_of_every_subnet_can_be_shown(opened: OpenedLake) -> None:
 def test_messages_and_data_are_those_of_the_programs(opened: OpenedLake) -> None:
     state = get_state_at(opened, "left", 2)
     message = decode_stream_message(state.message("right", message_of(state, "right")).value)
-    assert isinstance(message, Request)
+    assert isinstance(message, StreamRequest)
     assert (message.method_name, message.method_payload, message.cycles_payment) == ("echo", b"tick 0", 500)
     data = {height: get_state_at(opened, "left", height).certified_data("fruit").value for height in (2, 4, 5, 8)}
     red, both = (digest(build_tree(entries)) for entries in ({b"apple": b"red"}, {b"apple": b"red", b"plum": b"blue"}))

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from causeway_proofs.documents.trust import parse_trust_object
 from causeway_proofs.documents.verification import build_document, verify_document
-from causeway_proofs.ic.messages import Request, decode_stream_message
+from causeway_proofs.ic.messages import StreamRequest, decode_stream_message
 from causeway_proofs.ic.stream_header import decode_stream_header
 from starlette.applications import Starlette
 
@@ -49,7 +49,7 @@ def test_streams_are_shown_under_the_key_that_the_status_names(tmp_path: Path) -
         for index in range(1, 6):
             shown = get(served, PATH, counterparty="right", index=index).json()
             message = decode_stream_message(value(shown, key))
-            assert isinstance(message, Request) and message.method_payload == b"from the left"
+            assert isinstance(message, StreamRequest) and message.method_payload == b"from the left"
         data = value(get(served, PATH, program="map-left").json(), key)
         assert len(data) == 32
         lakes.until_idle()

@@ -11,7 +11,8 @@ import pytest
 from causeway_proofs.errors import ProofError
 from causeway_proofs.tendermint.building import create_validators, make_header, sign_header
 from causeway_proofs.tendermint.commit import SignedHeader
-from causeway_proofs.tendermint.header import SECOND, ClientExpired, NeedIntermediateHeader
+from causeway_proofs.tendermint.errors import ClientExpired, NeedIntermediateHeader
+from causeway_proofs.tendermint.header import SECOND
 from causeway_proofs.tendermint.trust import HeaderUpdate, TrustedHeader, TrustOptions, deployed_rule, verify_header
 from causeway_proofs.tendermint.validators import ValidatorSet
 

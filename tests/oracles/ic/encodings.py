@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from causeway_proofs.ic.errors import DecodeError
 from causeway_proofs.ic.messages import (
     Payload,
-    Refund,
     RejectContext,
-    Request,
-    Response,
+    StreamRefund,
+    StreamRequest,
+    StreamResponse,
     _payload_item,
     _read_payload,
     _read_refund,
@@ -142,36 +142,36 @@ def decode_funds(data: bytes) -> int:
     return amount
 
 
-def encode_request(request: Request, version: CertificationVersion = CURRENT) -> bytes:
+def encode_request(request: StreamRequest, version: CertificationVersion = CURRENT) -> bytes:
     """Return the encoding of the struct ``Request`` alone; errors as of ``encode_stream_message``."""
     return write_item(_request_item(request, version))
 
 
-def decode_request(data: bytes, version: CertificationVersion = CURRENT) -> Request:
+def decode_request(data: bytes, version: CertificationVersion = CURRENT) -> StreamRequest:
     """Return the struct ``Request`` that ``data`` encodes; errors as of ``decode_stream_message``."""
     request = _read_request(read_item(data, "Request"), version)
     require_same(data, encode_request(request, version), "Request")
     return request
 
 
-def encode_response(response: Response, version: CertificationVersion = CURRENT) -> bytes:
+def encode_response(response: StreamResponse, version: CertificationVersion = CURRENT) -> bytes:
     """Return the encoding of the struct ``Response`` alone; errors as of ``encode_stream_message``."""
     return write_item(_response_item(response, version))
 
 
-def decode_response(data: bytes, version: CertificationVersion = CURRENT) -> Response:
+def decode_response(data: bytes, version: CertificationVersion = CURRENT) -> StreamResponse:
     """Return the struct ``Response`` that ``data`` encodes; errors as of ``decode_stream_message``."""
     response = _read_response(read_item(data, "Response"), version)
     require_same(data, encode_response(response, version), "Response")
     return response
 
 
-def encode_refund(refund: Refund) -> bytes:
+def encode_refund(refund: StreamRefund) -> bytes:
     """Return the encoding of the struct ``Refund`` alone; errors as of ``encode_stream_message``."""
     return write_item(_refund_item(refund))
 
 
-def decode_refund(data: bytes) -> Refund:
+def decode_refund(data: bytes) -> StreamRefund:
     """Return the struct ``Refund`` that ``data`` encodes; errors as of ``decode_stream_message``."""
     refund = _read_refund(read_item(data, "Refund"))
     require_same(data, encode_refund(refund), "Refund")

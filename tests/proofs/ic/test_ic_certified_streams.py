@@ -10,7 +10,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.ic.bls import SecretKey
 from causeway_proofs.ic.certified_streams import InvalidSliceBegin, InvalidSliceIndices, NoStreamForSubnet
 from causeway_proofs.ic.hash_tree import NestedTree
-from causeway_proofs.ic.messages import Refund, encode_stream_message
+from causeway_proofs.ic.messages import StreamRefund, encode_stream_message
 from causeway_proofs.ic.primitives import encode_leb128
 from causeway_proofs.ic.slice import decode_certified_stream, encode_certified_stream_slice
 from causeway_proofs.ic.stream_header import StreamHeader, encode_stream_header
@@ -22,7 +22,7 @@ KEY = SecretKey.derive(b"a subnet that serves slices")
 OWN, OTHER, EMPTY = (bytes([number]) + bytes(7) + b"\xfc\x01" for number in (7, 8, 9))
 BEGIN, END, HEIGHT = 250, 261, 300
 HEADER = StreamHeader(BEGIN, END, 9)
-ENCODED = [encode_stream_message(Refund(b"canister", 10**index)) for index in range(END - BEGIN)]
+ENCODED = [encode_stream_message(StreamRefund(b"canister", 10**index)) for index in range(END - BEGIN)]
 
 
 def stored(header: StreamHeader = HEADER, messages: list[bytes] = ENCODED) -> StoredStream:
@@ -49,7 +49,7 @@ def test_every_run_is_served_and_verified_as_it_was_asked_for() -> None:
             read = decode_certified_stream(OWN, OTHER, encode_certified_stream_slice(found), KEY.public_key())
             assert read.header == HEADER and found.witness_begin() == found.payload.messages_begin
             assert read.messages == tuple(
-                (index, Refund(b"canister", 10 ** (index - BEGIN))) for index in range(first, last)
+                (index, StreamRefund(b"canister", 10 ** (index - BEGIN))) for index in range(first, last)
             )
             assert [step.operation for step in found.verify_root()][2] == "height"
     nothing = streams.encode_certified_stream_slice(EMPTY)

@@ -13,12 +13,12 @@ from causeway_proofs.errors import OverLimit
 from causeway_proofs.ic.errors import DecodeError, EncodeError, NotCanonical
 from causeway_proofs.ic.messages import (
     Data,
-    Refund,
-    RejectCode,
     RejectContext,
-    Request,
     RequestMetadata,
-    Response,
+    StreamRefund,
+    StreamRejectCode,
+    StreamRequest,
+    StreamResponse,
     decode_stream_message,
     encode_stream_message,
 )
@@ -60,9 +60,11 @@ from tests.oracles.ic.encodings import (
 V22, V23, V26 = CertificationVersion.V22, CertificationVersion.V23, CertificationVersion.V26
 
 CANISTER = bytes.fromhex("00000000000000010101")
-REQUEST = Request(CANISTER, bytes.fromhex("00000000000000020101"), 3, 4, "test", b"\x06", RequestMetadata(13, 101))
-RESPONSE = Response(CANISTER, CANISTER, 3, 2, Data(b"\x01"))
-REJECT = RejectContext(RejectCode.SysFatal, "Oops")
+REQUEST = StreamRequest(
+    CANISTER, bytes.fromhex("00000000000000020101"), 3, 4, "test", b"\x06", RequestMetadata(13, 101)
+)
+RESPONSE = StreamResponse(CANISTER, CANISTER, 3, 2, Data(b"\x01"))
+REJECT = RejectContext(StreamRejectCode.SysFatal, "Oops")
 
 
 def with_item(encoded: bytes, count: int, added: bytes) -> bytes:
@@ -90,7 +92,7 @@ def test_cycles_of_128_bits_are_exact() -> None:
     for exact in (0, 2**63, 2**64 - 1, 2**64, 2**128 - 1):
         assert decode_cycles(encode_cycles(exact)) == exact
         assert decode_funds(encode_funds(exact)) == exact
-        assert decode_refund(encode_refund(Refund(CANISTER, exact))).amount == exact
+        assert decode_refund(encode_refund(StreamRefund(CANISTER, exact))).amount == exact
     with pytest.raises(EncodeError, match="allowed are 0 to"):
         encode_cycles(2**128)
 
@@ -120,7 +122,7 @@ FIELD_COUNTS: list[tuple[bytes, Callable[[bytes], Any], int]] = [
     (encode_stream_message(REQUEST), decode_stream_message, 3),
     (encode_request(REQUEST), decode_request, 9),
     (encode_response(RESPONSE), decode_response, 7),
-    (encode_refund(Refund(CANISTER, 1)), decode_refund, 2),
+    (encode_refund(StreamRefund(CANISTER, 1)), decode_refund, 2),
     (encode_payload(Data(b"")), decode_payload, 2),
     (encode_reject_context(REJECT), decode_reject_context, 2),
     (encode_cycles(1), decode_cycles, 2),
@@ -284,9 +286,9 @@ def test_values_out_of_range_have_no_encoding() -> None:
         with pytest.raises(EncodeError):
             encode_stream_message(message)
     with pytest.raises(EncodeError, match="no refunds"):
-        encode_stream_message(Refund(CANISTER, 1), CertificationVersion.V21)
+        encode_stream_message(StreamRefund(CANISTER, 1), CertificationVersion.V21)
     with pytest.raises(DecodeError, match="no refunds"):
-        decode_stream_message(encode_stream_message(Refund(CANISTER, 1)), CertificationVersion.V21)
+        decode_stream_message(encode_stream_message(StreamRefund(CANISTER, 1)), CertificationVersion.V21)
 
 
 def test_deep_nesting_and_huge_claims_are_refused_at_once() -> None:

@@ -11,12 +11,12 @@ from causeway_proofs.ic.errors import DecodeError, NotInColumns
 from causeway_proofs.ic.messages import (
     Data,
     Payload,
-    Refund,
-    RejectCode,
     RejectContext,
-    Request,
     RequestMetadata,
-    Response,
+    StreamRefund,
+    StreamRejectCode,
+    StreamRequest,
+    StreamResponse,
     decode_stream_message,
     encode_stream_message,
 )
@@ -51,8 +51,8 @@ def vectors() -> dict[str, Any]:
     return loaded
 
 
-def request(value: dict[str, Any]) -> Request:
-    return Request(
+def request(value: dict[str, Any]) -> StreamRequest:
+    return StreamRequest(
         receiver=bytes.fromhex(value["receiver"]),
         sender=bytes.fromhex(value["sender"]),
         sender_reply_callback=value["callback"],
@@ -64,15 +64,15 @@ def request(value: dict[str, Any]) -> Request:
     )
 
 
-def response(value: dict[str, Any]) -> Response:
+def response(value: dict[str, Any]) -> StreamResponse:
     payload: Payload
     if "data" in value:
         payload = Data(bytes.fromhex(value["data"]))
     else:
         code, name, message = value["reject"]
-        payload = RejectContext(RejectCode[name], message)
+        payload = RejectContext(StreamRejectCode[name], message)
         assert payload.code == code
-    return Response(
+    return StreamResponse(
         originator=bytes.fromhex(value["originator"]),
         respondent=bytes.fromhex(value["respondent"]),
         originator_reply_callback=value["callback"],
@@ -107,7 +107,7 @@ def built(kind: str, value: dict[str, Any]) -> Any:
         case "request":
             return request(value)
         case "refund":
-            return Refund(bytes.fromhex(value["recipient"]), int(value["cycles"]))
+            return StreamRefund(bytes.fromhex(value["recipient"]), int(value["cycles"]))
         case _:
             assert kind == "response"
             return response(value)

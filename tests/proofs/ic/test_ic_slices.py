@@ -11,7 +11,7 @@ from causeway_proofs.ic import errors, hash_tree
 from causeway_proofs.ic.bls import SecretKey
 from causeway_proofs.ic.errors import DecodeError, EncodeError, InvalidSignature
 from causeway_proofs.ic.hash_tree import build_tree, digest
-from causeway_proofs.ic.messages import Request, RequestMetadata, encode_stream_message
+from causeway_proofs.ic.messages import RequestMetadata, StreamRequest, encode_stream_message
 from causeway_proofs.ic.primitives import CURRENT, CertificationVersion, encode_leb128
 from causeway_proofs.ic.slice import (
     Certification,
@@ -49,7 +49,9 @@ from tests.oracles.ic.streams import streams_tree, streams_witness
 from tests.oracles.ic.witness_builder import build_witness, digest_tree
 
 CANISTER = bytes.fromhex("00000000000000010101")
-REQUEST = Request(CANISTER, bytes.fromhex("00000000000000020101"), 3, 4, "test", b"\x06", RequestMetadata(13, 101))
+REQUEST = StreamRequest(
+    CANISTER, bytes.fromhex("00000000000000020101"), 3, 4, "test", b"\x06", RequestMetadata(13, 101)
+)
 
 # Trees and witnesses.
 
@@ -266,7 +268,7 @@ def test_a_slice_arrives_as_it_was_sent() -> None:
     read = decode_certified_stream(OWN, OTHER, data, KEY.public_key())
     assert read.header == STREAM_HEADER
     assert [index for index, _ in read.messages] == [7, 8, 9, 10, 11]
-    assert [message.sender_reply_callback for _, message in read.messages if isinstance(message, Request)] == [
+    assert [message.sender_reply_callback for _, message in read.messages if isinstance(message, StreamRequest)] == [
         7, 8, 9, 10, 11,
     ]  # fmt: skip
     assert decode_valid_certified_stream(OWN, data) == read

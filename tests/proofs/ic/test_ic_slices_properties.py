@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from causeway_proofs.errors import ProofError
 from causeway_proofs.ic.bls import SecretKey
-from causeway_proofs.ic.messages import Data, Response, encode_stream_message
+from causeway_proofs.ic.messages import Data, StreamResponse, encode_stream_message
 from causeway_proofs.ic.slice import (
     Certification,
     CertifiedStreamSlice,
@@ -120,7 +120,7 @@ OWN = b"\x07" + bytes(7) + b"\xfc\x01"
 def certified_slice(begin: int, count: int, first: int, shown: int) -> CertifiedStreamSlice:
     """Return a slice of ``shown`` of the ``count`` messages from index ``begin`` on, the first at ``first``."""
     blobs = {
-        begin + place: encode_stream_message(Response(b"o", b"r", place, place, Data(bytes(place % 5))))
+        begin + place: encode_stream_message(StreamResponse(b"o", b"r", place, place, Data(bytes(place % 5))))
         for place in range(count)
     }
     header = encode_stream_header(StreamHeader(begin, begin + count, 7, (RejectSignal(3, RejectReason.QueueFull),)))

@@ -16,13 +16,13 @@ from causeway_proofs.ic.bls import SecretKey
 from causeway_proofs.ic.certification import VerifiedRoots, verify_certifications
 from causeway_proofs.ic.messages import (
     Data,
-    Refund,
-    RejectCode,
     RejectContext,
-    Request,
     RequestMetadata,
-    Response,
     StreamMessage,
+    StreamRefund,
+    StreamRejectCode,
+    StreamRequest,
+    StreamResponse,
     encode_stream_message,
 )
 from causeway_proofs.ic.primitives import CURRENT
@@ -164,15 +164,17 @@ def _strange(number: int) -> tuple[bytes, ...]:
     drawn = random.Random(number)
     id_of = canister_id(7)
     kinds: list[Callable[[], StreamMessage]] = [
-        lambda: Request(id_of, canister_id(9), drawn.randrange(2**64), drawn.randrange(2**128), "méthode", b"p", None),
-        lambda: Request(id_of, id_of, 1, 2, "m", b"", RequestMetadata(3, None)),
-        lambda: Response(id_of, canister_id(drawn.randrange(2**64)), 1, 2, Data(drawn.randbytes(9))),
-        lambda: Response(id_of, id_of, 5, 0, RejectContext(RejectCode(2), "because")),
-        lambda: Request(id_of, id_of, 1, 2, "m", b"", RequestMetadata(3, 4), 5),
-        lambda: Response(id_of, id_of, 5, 0, Data(b""), 6),
-        lambda: Refund(id_of, 3),
-        lambda: Request(b"\x01", id_of, 1, 2, "m", b"", RequestMetadata(3, 4)),
-        lambda: Response(id_of, b"\x04", 5, 0, Data(b"")),
+        lambda: StreamRequest(
+            id_of, canister_id(9), drawn.randrange(2**64), drawn.randrange(2**128), "méthode", b"p", None
+        ),
+        lambda: StreamRequest(id_of, id_of, 1, 2, "m", b"", RequestMetadata(3, None)),
+        lambda: StreamResponse(id_of, canister_id(drawn.randrange(2**64)), 1, 2, Data(drawn.randbytes(9))),
+        lambda: StreamResponse(id_of, id_of, 5, 0, RejectContext(StreamRejectCode(2), "because")),
+        lambda: StreamRequest(id_of, id_of, 1, 2, "m", b"", RequestMetadata(3, 4), 5),
+        lambda: StreamResponse(id_of, id_of, 5, 0, Data(b""), 6),
+        lambda: StreamRefund(id_of, 3),
+        lambda: StreamRequest(b"\x01", id_of, 1, 2, "m", b"", RequestMetadata(3, 4)),
+        lambda: StreamResponse(id_of, b"\x04", 5, 0, Data(b"")),
     ]
     most = len(kinds) if number % 3 == 0 else 4
     made = [encode_stream_message(kinds[drawn.randrange(most)]()) for _ in range(drawn.randrange(6))]

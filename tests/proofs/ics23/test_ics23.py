@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
-from causeway_proofs.errors import MalformedProof, NotProven, OverLimit
+from causeway_proofs.errors import MalformedProof, NotProven, OverLimit, RootMismatch
 from causeway_proofs.ics23.batch import batch_verify_membership, batch_verify_non_membership, find_remarks
 from causeway_proofs.ics23.errors import (
     EmptyOperand,
@@ -13,7 +13,6 @@ from causeway_proofs.ics23.errors import (
     KeyOutOfRange,
     NoProofForKey,
     NotNeighbors,
-    RootMismatch,
     SpecMismatch,
     UnsupportedOperation,
     ValueMismatch,

@@ -6,17 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from causeway_proofs.errors import InvalidInput, MalformedProof, OverLimit
+from causeway_proofs.errors import InvalidInput, MalformedProof, OverLimit, RootMismatch
 from causeway_proofs.hashing import Digests, keccak256
 from causeway_proofs.limits import MAX_PROOF_BYTES
+from causeway_proofs.mmr.errors import CorruptedProof, GetRootOnEmpty, InvalidSize, LeafNotFound
 from causeway_proofs.mmr.mountain_range import (
     MAX_LEAVES,
-    CorruptedProof,
-    GetRootOnEmpty,
-    InvalidSize,
-    LeafNotFound,
     MmrNode,
-    RootMismatch,
     leaf_count_to_size,
     leaf_hash,
     leaf_index_to_position,

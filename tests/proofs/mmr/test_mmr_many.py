@@ -14,7 +14,7 @@ from causeway_proofs.errors import InvalidInput, MalformedProof, ProofError
 from causeway_proofs.hashing import Digests, HashFunction, digest_rows, keccak256
 from causeway_proofs.mmr import columns
 from causeway_proofs.mmr.columns import LeafProofs, LeafVerdict, verify_leaf_proofs
-from causeway_proofs.mmr.mountain_range import GetRootOnEmpty, InvalidSize, LeafNotFound
+from causeway_proofs.mmr.errors import GetRootOnEmpty, InvalidSize, LeafNotFound
 from causeway_proofs.mmr.peaks import RangeState
 from causeway_proofs.mmr.proof import LeafProof, verify_leaf_proof
 from hypothesis import given, settings

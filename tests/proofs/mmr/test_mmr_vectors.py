@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from causeway_proofs.hashing import keccak256
 from causeway_proofs.mmr.columns import LeafProofs, verify_leaf_proofs
-from causeway_proofs.mmr.mountain_range import InvalidSize, leaf_count_to_size
+from causeway_proofs.mmr.errors import InvalidSize
+from causeway_proofs.mmr.mountain_range import leaf_count_to_size
 from causeway_proofs.mmr.peaks import RangeState
 from causeway_proofs.mmr.proof import LeafProof, verify_leaf_proof
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from causeway_proofs.errors import IndexOverflow, InvalidInput, MalformedProof, NotProven, OverLimit
+from causeway_proofs.errors import IndexOverflow, InvalidInput, MalformedProof, NotProven, OverLimit, RootMismatch
 from causeway_proofs.order import Groups
 from causeway_proofs.substrate.byte_columns import decode_compact, encode_compact
 from causeway_proofs.substrate.egress import egress_root, verify_queue
@@ -16,7 +16,6 @@ from causeway_proofs.substrate.errors import (
     HeadMismatch,
     InvalidProof,
     MissingValue,
-    RootMismatch,
     UnusedNodesInTheProof,
 )
 from causeway_proofs.substrate.node import EMPTY_NODE, EMPTY_ROOT, WIDTH, StateVersion, decode_node, encode_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from causeway_proofs.errors import InvalidInput, OverLimit, ProofError
+from causeway_proofs.errors import InvalidInput, OverLimit, ProofError, RootMismatch
 from causeway_proofs.substrate.egress import (
     GossipedQueue,
     NeighborPacket,
@@ -14,7 +14,7 @@ from causeway_proofs.substrate.egress import (
     verify_gossiped_queue,
     verify_queue,
 )
-from causeway_proofs.substrate.errors import BadNeighborPacket, Malformed, RootMismatch, UnexpectedQueue
+from causeway_proofs.substrate.errors import BadNeighborPacket, Malformed, UnexpectedQueue
 from causeway_proofs.substrate.node import EMPTY_ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.tendermint.building import create_validators, make_header, sign_header
-from causeway_proofs.tendermint.header import (
-    SECOND,
+from causeway_proofs.tendermint.errors import (
     ClientExpired,
     ConnectionFrozen,
     DelayNotElapsed,
     InvalidHeader,
     InvalidMisbehaviour,
-    MissingHeader,
     NeedIntermediateHeader,
+    NoTrustedHeader,
 )
+from causeway_proofs.tendermint.header import SECOND
 from causeway_proofs.tendermint.light_client import (
     ClientStatus,
     LightClient,
@@ -165,12 +165,12 @@ def test_header_that_is_not_later_than_the_trusted_one() -> None:
 def test_lower_height_missing_height_and_other_revision() -> None:
     chain = steady(3)
     client = chain.client(height=2)
-    for wanted, error in ((WantedHeader(1, 2, 2), InvalidHeader), (WantedHeader(3, 1, 1), MissingHeader)):
+    for wanted, error in ((WantedHeader(1, 2, 2), InvalidHeader), (WantedHeader(3, 1, 1), NoTrustedHeader)):
         with pytest.raises(error):
             client.update(chain.update(wanted), NOW)
     with pytest.raises(InvalidHeader, match="2-2"):
         client.update(replace(chain.update(WantedHeader(3, 2, 2)), trusted_revision=2), NOW)
-    with pytest.raises(MissingHeader):
+    with pytest.raises(NoTrustedHeader):
         client.wanted(2)
 
 
@@ -184,7 +184,7 @@ def test_proofs_wait_for_the_delay() -> None:
         client.root(2, NOW + 8, delay=9)
     with pytest.raises(DelayNotElapsed):
         client.root(2, NOW + 9, delay=9, block_height=72, block_delay=3)
-    with pytest.raises(MissingHeader):
+    with pytest.raises(NoTrustedHeader):
         client.root(3, NOW)
 
 

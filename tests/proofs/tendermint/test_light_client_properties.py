@@ -26,7 +26,8 @@ from causeway_proofs.ibc.commitments import (
 from causeway_proofs.order import group_rows
 from causeway_proofs.tendermint.building import create_validators, make_header, sign_header
 from causeway_proofs.tendermint.commit import SignedHeader, decode_signed_header, verify_commit
-from causeway_proofs.tendermint.header import SECOND, InvalidHeader
+from causeway_proofs.tendermint.errors import InvalidHeader
+from causeway_proofs.tendermint.header import SECOND
 from causeway_proofs.tendermint.light_client import LightClient, UpdateOutcome, bisect_headers
 from causeway_proofs.tendermint.trust import (
     DEPLOYED_RULE,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from causeway_proofs.errors import MalformedProof, NotProven, ProofError
 from causeway_proofs.tendermint.commit import check_commit_is_of_header, verify_commit
-from causeway_proofs.tendermint.header import SECOND, ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader
+from causeway_proofs.tendermint.errors import ClientExpired, ConnectionFrozen, InvalidHeader, NoTrustedHeader
+from causeway_proofs.tendermint.header import SECOND
 from causeway_proofs.tendermint.light_client import (
     ClientState,
     ClientStatus,
@@ -157,7 +158,7 @@ def frozen(real: RealUpdate) -> None:
         (late, ClientExpired),
         (early, InvalidHeader),
         (other_chain, InvalidHeader),
-        (other_height, MissingHeader),
+        (other_height, NoTrustedHeader),
         (frozen, ConnectionFrozen),
     ],
 )

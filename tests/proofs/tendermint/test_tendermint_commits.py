@@ -17,7 +17,8 @@ from causeway_proofs.tendermint.commit import (
     VoteFlag,
     verify_commit,
 )
-from causeway_proofs.tendermint.header import BlockId, InvalidHeader
+from causeway_proofs.tendermint.errors import InvalidHeader
+from causeway_proofs.tendermint.header import BlockId
 from causeway_proofs.tendermint.trust import deployed_rule
 from causeway_proofs.tendermint.validators import (
     MAX_TOTAL_POWER,

@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 from causeway_proofs.errors import ProofError
 from causeway_proofs.tendermint.commit import VoteFlag
-from causeway_proofs.tendermint.header import SECOND, ClientExpired, InvalidHeader
+from causeway_proofs.tendermint.errors import ClientExpired, InvalidHeader
+from causeway_proofs.tendermint.header import SECOND
 from causeway_proofs.tendermint.trust import (
     TrustedHeader,
     TrustOptions,

@@ -16,11 +16,11 @@ from causeway_proofs.ic.errors import EncodeError, NotInColumns
 from causeway_proofs.ic.hash_tree import labeled_digest, leaf_digest
 from causeway_proofs.ic.messages import (
     Data,
-    Refund,
-    Request,
     RequestMetadata,
-    Response,
     StreamMessage,
+    StreamRefund,
+    StreamRequest,
+    StreamResponse,
     decode_stream_message,
     encode_stream_message,
 )
@@ -224,13 +224,13 @@ def test_what_is_nearly_a_message_has_the_verdict_of_one_by_one(version: Certifi
 def in_columns(message: Any) -> bool:
     """Return whether columns have a row for a message, or it is none."""
     match message:
-        case Request(receiver, sender, metadata=RequestMetadata(depth, start)):
+        case StreamRequest(receiver, sender, metadata=RequestMetadata(depth, start)):
             return depth is not None and start is not None and ten_bytes(receiver) and ten_bytes(sender)
-        case Request():
+        case StreamRequest():
             return False
-        case Response(originator, respondent):
+        case StreamResponse(originator, respondent):
             return ten_bytes(originator) and ten_bytes(respondent)
-        case Refund(recipient):
+        case StreamRefund(recipient):
             return ten_bytes(recipient)
     return True
 
@@ -242,18 +242,18 @@ def ten_bytes(principal: bytes) -> bool:
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (Request(b"", HERE, 0, 0, "", b""), "Request: receiver: .*, not ''"),
-        (Request(HERE, HERE[:8] + b"\x01\x02", 0, 0, "", b""), "Request: sender: .*, not '00000000000000070102'"),
-        (Request(HERE, HERE, 0, 0, "", b"", None), "call tree|left out"),
-        (Request(HERE, HERE, 0, 0, "", b"", RequestMetadata(None, 0)), "left out"),
-        (Request(HERE, HERE, 0, 0, "", b"", RequestMetadata(0, None)), "left out"),
-        (Response(bytes(29), HERE, 0, 0, Data(b"")), "Response: originator"),
-        (Response(HERE, HERE + b"\x01", 0, 0, Data(b"")), "Response: respondent"),
-        (Refund(HERE[1:], 0), "Refund: recipient: columns have ids of canisters of eight bytes and 0101"),
+        (StreamRequest(b"", HERE, 0, 0, "", b""), "Request: receiver: .*, not ''"),
+        (StreamRequest(HERE, HERE[:8] + b"\x01\x02", 0, 0, "", b""), "Request: sender: .*, not '00000000000000070102'"),
+        (StreamRequest(HERE, HERE, 0, 0, "", b"", None), "call tree|left out"),
+        (StreamRequest(HERE, HERE, 0, 0, "", b"", RequestMetadata(None, 0)), "left out"),
+        (StreamRequest(HERE, HERE, 0, 0, "", b"", RequestMetadata(0, None)), "left out"),
+        (StreamResponse(bytes(29), HERE, 0, 0, Data(b"")), "Response: originator"),
+        (StreamResponse(HERE, HERE + b"\x01", 0, 0, Data(b"")), "Response: respondent"),
+        (StreamRefund(HERE[1:], 0), "Refund: recipient: columns have ids of canisters of eight bytes and 0101"),
     ],
 )
 def test_messages_that_columns_have_no_row_for_are_named(message: StreamMessage, text: str) -> None:
-    good = encode_stream_message(Refund(HERE, 5))
+    good = encode_stream_message(StreamRefund(HERE, 5))
     found = decode_stream_messages(pa.array([good, encode_stream_message(message), good], pa.binary()))
     assert found.columns["amount_low"].tolist() == [5, 0, 5]
     assert list(found.errors) == [1]
@@ -267,7 +267,7 @@ def test_columns_of_messages_that_are_damaged_are_refused() -> None:
         decode_stream_messages(pa.BinaryArray.from_buffers(pa.binary(), 2, buffers))
     with pytest.raises(InvalidInput, match="null"):
         decode_stream_messages(pa.array([None], pa.binary()))
-    long = encode_stream_message(Response(HERE, HERE, 0, 0, Data(bytes(MAX_ITEM_BYTES))))
+    long = encode_stream_message(StreamResponse(HERE, HERE, 0, 0, Data(bytes(MAX_ITEM_BYTES))))
     assert [type(error) for error in decode_stream_messages(pa.array([long])).errors.values()] == [OverLimit]
     empty = decode_stream_messages(pa.array([], pa.binary())).columns
     assert {len(column) for column in empty.values()} == {0}
@@ -301,6 +301,8 @@ def test_texts_of_rejects_are_utf8_as_elsewhere(text: bytes) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_methods_are_utf8_as_elsewhere(text: bytes) -> None:
-    encoded = encode_stream_message(Request(HERE, HERE, 1, 1, "m" * len(text), b"")).replace(b"m" * len(text), text)
+    encoded = encode_stream_message(StreamRequest(HERE, HERE, 1, 1, "m" * len(text), b"")).replace(
+        b"m" * len(text), text
+    )
     version = CertificationVersion.V25
     assert decoded_messages([encoded], version) == one_by_one(decode_stream_message, [encoded], version)

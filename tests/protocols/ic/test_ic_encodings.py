@@ -12,13 +12,13 @@ from causeway_proofs.ic.errors import DecodeError
 from causeway_proofs.ic.messages import (
     Data,
     Payload,
-    Refund,
-    RejectCode,
     RejectContext,
-    Request,
     RequestMetadata,
-    Response,
     StreamMessage,
+    StreamRefund,
+    StreamRejectCode,
+    StreamRequest,
+    StreamResponse,
     decode_stream_message,
     encode_stream_message,
 )
@@ -58,12 +58,12 @@ DEADLINES = st.one_of(st.just(0), st.integers(0, 2**32 - 1))
 BLOBS = st.one_of(st.binary(max_size=40), st.sampled_from([bytes(255), bytes(256), bytes(70_000)]))
 
 METADATA = st.builds(RequestMetadata, st.none() | U64, st.none() | U64)
-REQUESTS = st.builds(Request, IDS, IDS, U64, CYCLES, st.text(max_size=30), BLOBS, st.none() | METADATA, DEADLINES)
+REQUESTS = st.builds(StreamRequest, IDS, IDS, U64, CYCLES, st.text(max_size=30), BLOBS, st.none() | METADATA, DEADLINES)
 PAYLOADS: st.SearchStrategy[Payload] = st.one_of(
-    st.builds(Data, BLOBS), st.builds(RejectContext, st.sampled_from(RejectCode), st.text(max_size=30))
+    st.builds(Data, BLOBS), st.builds(RejectContext, st.sampled_from(StreamRejectCode), st.text(max_size=30))
 )
-RESPONSES = st.builds(Response, IDS, IDS, U64, CYCLES, PAYLOADS, DEADLINES)
-REFUNDS = st.builds(Refund, IDS, CYCLES)
+RESPONSES = st.builds(StreamResponse, IDS, IDS, U64, CYCLES, PAYLOADS, DEADLINES)
+REFUNDS = st.builds(StreamRefund, IDS, CYCLES)
 METRICS = st.builds(SubnetMetrics, U64, U64, CYCLES, U64)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.ic.stream_header import RejectReason
 
 from causeway.core.frame import Frame, concat
@@ -576,8 +576,8 @@ def test_hazards_29_and_30_what_another_subnet_rejects_for_them_is_answered(engi
     net.rounds(2)
     net.lie(1, 0, 1, reason)
     happened = net.rounds(1)
-    assert of(happened, 0, "acknowledged", "REQUEST", 1, 2, 0)[0][-2:] == (RejectCode.CanisterError, reason)
-    assert net.answers(1) == [(0, RejectCode.CanisterError)] and net.balances()[1] == 1_000
+    assert of(happened, 0, "acknowledged", "REQUEST", 1, 2, 0)[0][-2:] == (StreamRejectCode.CanisterError, reason)
+    assert net.answers(1) == [(0, StreamRejectCode.CanisterError)] and net.balances()[1] == 1_000
 
 
 @pytest.mark.parametrize("reason", list(REASON_TEXTS))

@@ -11,7 +11,7 @@ from causeway_proofs.ic.bls import SecretKey
 from causeway_proofs.ic.certificate import certification_message, encode_certificate
 from causeway_proofs.ic.certification import SubnetRecord, certify, delegate, state_tree
 from causeway_proofs.ic.lookup import prune
-from causeway_proofs.ic.messages import Request, encode_stream_message
+from causeway_proofs.ic.messages import StreamRequest, encode_stream_message
 from causeway_proofs.ic.slice import Certification, encode_certified_stream_slice
 from causeway_proofs.ic.slice_payload import payload_tree
 from causeway_proofs.ic.stream_header import StreamHeader, encode_stream_header
@@ -109,7 +109,7 @@ def ic_certificate(delegated: bool = False) -> Document:
 
 def ic_stream_slice() -> Document:
     header = encode_stream_header(StreamHeader(3, 6, 9))
-    request = Request(canister(7), canister(101), 1, 0, "ping", b"")
+    request = StreamRequest(canister(7), canister(101), 1, 0, "ping", b"")
     messages = {index: encode_stream_message(request) for index in range(3, 6)}
     payload = payload_tree(OTHER, header, {4: messages[4]})
     full = digest_tree(payload_tree(OTHER, header, messages))

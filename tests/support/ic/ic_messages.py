@@ -9,13 +9,13 @@ import pyarrow as pa
 from causeway_proofs.errors import ProofError
 from causeway_proofs.ic.messages import (
     Data,
-    Refund,
-    RejectCode,
     RejectContext,
-    Request,
     RequestMetadata,
-    Response,
     StreamMessage,
+    StreamRefund,
+    StreamRejectCode,
+    StreamRequest,
+    StreamResponse,
 )
 from causeway_proofs.ic.primitives import CertificationVersion
 
@@ -64,13 +64,13 @@ def row_message(columns: dict[str, Any], row: int) -> StreamMessage:
         case Kind.REQUEST:
             metadata = RequestMetadata(number("call_tree_depth"), number("call_tree_start"))
             method, callback = columns["method"][row].as_py(), number("callback")
-            return Request(receiver, sender, callback, cycles, method, payload, metadata, number("deadline"))
+            return StreamRequest(receiver, sender, callback, cycles, method, payload, metadata, number("deadline"))
         case Kind.RESPONSE:
             code = number("code")
-            answer = RejectContext(RejectCode(code), payload.decode()) if code else Data(payload)
-            return Response(receiver, sender, number("callback"), cycles, answer, number("deadline"))
+            answer = RejectContext(StreamRejectCode(code), payload.decode()) if code else Data(payload)
+            return StreamResponse(receiver, sender, number("callback"), cycles, answer, number("deadline"))
         case _:
-            return Refund(receiver, cycles)
+            return StreamRefund(receiver, cycles)
 
 
 def one_by_one(decode: Any, values: list[bytes], version: CertificationVersion) -> list[Any]:

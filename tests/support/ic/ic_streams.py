@@ -9,11 +9,11 @@ from causeway_proofs.ic.bls import SecretKey
 from causeway_proofs.ic.hash_tree import NestedTree
 from causeway_proofs.ic.messages import (
     Data,
-    RejectCode,
     RejectContext,
-    Request,
-    Response,
     StreamMessage,
+    StreamRejectCode,
+    StreamRequest,
+    StreamResponse,
     encode_stream_message,
 )
 from causeway_proofs.ic.primitives import encode_leb128
@@ -32,9 +32,9 @@ def message(index: int) -> StreamMessage:
     """Return the message at an index: requests, answers with data and with a reject in turn."""
     here, there = canister_id(7), canister_id(2**40 + index)
     if index % 3 == 0:
-        return Request(there, here, index, 2**70 + index, f"method {index % 2}", b"p" * index)
-    payload = Data(b"") if index % 3 == 1 else RejectContext(RejectCode.CanisterError, f"no {index}")
-    return Response(there, here, index, index, payload)
+        return StreamRequest(there, here, index, 2**70 + index, f"method {index % 2}", b"p" * index)
+    payload = Data(b"") if index % 3 == 1 else RejectContext(StreamRejectCode.CanisterError, f"no {index}")
+    return StreamResponse(there, here, index, index, payload)
 
 
 @lru_cache

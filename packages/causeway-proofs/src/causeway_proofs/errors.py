@@ -131,3 +131,7 @@ class NotProven(ProofError):
     """
 
     decides: ClassVar[bool] = True
+
+
+class RootMismatch(NotProven):
+    """The proof, or the list of values, leads to another root than the trusted one."""

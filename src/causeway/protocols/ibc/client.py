@@ -35,13 +35,13 @@ from causeway_proofs.order import U64, group_rows, stable_order
 from causeway_proofs.steps import Step
 from causeway_proofs.tendermint.building import SignedSeries, create_validators
 from causeway_proofs.tendermint.commit import Commit, verify_signatures
-from causeway_proofs.tendermint.header import (
+from causeway_proofs.tendermint.errors import (
     ClientExpired,
     ConnectionFrozen,
     InvalidHeader,
     InvalidMisbehaviour,
-    MissingHeader,
     NeedIntermediateHeader,
+    NoTrustedHeader,
 )
 from causeway_proofs.tendermint.light_client import ClientStatus, LightClient, TrustSet
 from causeway_proofs.tendermint.trust import (
@@ -499,7 +499,7 @@ class Clients:
             return Refusal.NoOp
         try:
             base = client.trusted_below(offered.height)
-        except MissingHeader as error:
+        except NoTrustedHeader as error:
             return _refusal(error)
         found = self._verified(client, counterparty, base, header)
         if isinstance(found, Refusal):
@@ -610,13 +610,13 @@ class Clients:
         return trust, connections
 
 
-REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader, NeedIntermediateHeader)
+REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, NoTrustedHeader, NeedIntermediateHeader)
 """The errors of a light client's header check."""
 
 
 def _refusal(error: NotProven) -> Refusal:
     """Return the refusal of an error; a missing base header was pruned because of its age."""
-    return Refusal.InvalidHeader if isinstance(error, MissingHeader) else Refusal[error.name]
+    return Refusal.InvalidHeader if isinstance(error, NoTrustedHeader) else Refusal[error.name]
 
 
 def _digests(values: Iterable[bytes]) -> Digests:

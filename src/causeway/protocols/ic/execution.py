@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.ic.stream_header import RejectReason
 from causeway_proofs.order import group_rows, stable_order
 
@@ -103,7 +103,7 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
         # Answer the requests to canisters that are mapped to the subnet but not installed.
         requests = plan.inputs.filter(plan.missing)
         at = {"chain": context.host_of(requests["receiver"]).view(np.uint32), "queue_index": requests["index"]}
-        code, reason = RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name
+        code, reason = StreamRejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name
         log.add(event_rows(requests, Event.REJECTED, code=code, reason=reason, **at))
         answers = reject_responses(requests, code, NOT_FOUND)
         inputs, answers = plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
@@ -124,7 +124,7 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
                 Event.REJECTED,
                 chain=context.host_of(rows["receiver"]).view(np.uint32),
                 queue_index=rows["index"],
-                code=RejectCode.CanisterError,
+                code=StreamRejectCode.CanisterError,
                 reason=outcome.failures["text"].dictionary_encode(),
             )
         )

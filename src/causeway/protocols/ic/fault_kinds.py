@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from pydantic import Field, model_validator
 
 from causeway.config.faults import FaultRule
@@ -70,7 +70,7 @@ class CallForgeSection(ForgeSection):
     code: int = Field(
         0,
         ge=0,
-        le=max(RejectCode),
+        le=max(StreamRejectCode),
         description="Of a response: 0 for data, else the reject code, and `text` is that of the reject.",
     )
     deadline: int = Field(

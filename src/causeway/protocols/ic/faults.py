@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import CausewayError, InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.ic.primitives import CertificationVersion
 from causeway_proofs.ic.slice import decode_certification, encode_certification
 from causeway_proofs.ic.stream_header import decode_stream_header, encode_stream_header
@@ -348,11 +348,11 @@ class Carriers(Interference):
             The batch without the refused messages.
         """
         absent = ~context.registry.has(batch.ingress["chain"])
-        ingress = refuse_ingress(batch.ingress, absent, RejectCode.DestinationInvalid, UNKNOWN_SUBNET, log)
+        ingress = refuse_ingress(batch.ingress, absent, StreamRejectCode.DestinationInvalid, UNKNOWN_SUBNET, log)
         splitting = np.isin(ingress["chain"], context.splitting)
-        ingress = refuse_ingress(ingress, splitting, RejectCode.SysTransient, CHAIN_SPLITTING, log)
+        ingress = refuse_ingress(ingress, splitting, StreamRejectCode.SysTransient, CHAIN_SPLITTING, log)
         halted = ~np.isin(ingress["chain"], context.chains)
-        ingress = refuse_ingress(ingress, halted, RejectCode.SysTransient, CHAIN_HALTED, log)
+        ingress = refuse_ingress(ingress, halted, StreamRejectCode.SysTransient, CHAIN_HALTED, log)
         return replace(batch, ingress=ingress)
 
     def forged_messages(self, chains: Chains, context: Context, log: EventLog) -> Frame:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 from causeway_proofs.errors import InvariantViolation
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.ic.stream_header import RejectReason
 from causeway_proofs.order import U64, group_rows, stable_order
 
@@ -183,9 +183,9 @@ def time_out_requests(state: State, context: Context) -> RoundStep:
     hosts = context.host_of(requests["sender"]).view(np.uint32)
     log = EventLog()
     at = {"chain": hosts, "queue_index": requests["index"]}
-    log.add(event_rows(requests, Event.TIMED_OUT, code=RejectCode.SysTransient, reason="RequestTimedOut", **at))
+    log.add(event_rows(requests, Event.TIMED_OUT, code=StreamRejectCode.SysTransient, reason="RequestTimedOut", **at))
     state = replace(state, output_queues=state.output_queues.keep(~expired))
-    responses = reject_responses(requests, RejectCode.SysTransient, TIMED_OUT)
+    responses = reject_responses(requests, StreamRejectCode.SysTransient, TIMED_OUT)
     state, arrivals = push_responses(state, responses, hosts, Via.TIMEOUT, log)
     return RoundStep(state, log, arrivals)
 
@@ -369,7 +369,7 @@ def induct_ingress(state: State, ingress: Frame, context: Context) -> RoundStep:
     accepted: Mask = is_local & state.installed(ingress["receiver"])
     log = EventLog()
     inducted = refuse_ingress(
-        ingress, ~accepted, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name, log
+        ingress, ~accepted, StreamRejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name, log
     )
     index, queues = state.ingress_queues.number(inducted)
     inducted = inducted.with_columns(callback=index, queue_index=index)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.ic.stream_header import RejectReason
 from causeway_proofs.order import Rows
 
@@ -19,19 +19,19 @@ from causeway.protocols.shared.events import names_column
 from causeway.protocols.shared.messages import blank_messages, payload_lengths
 
 NO_REJECT = 0
-"""The code of responses with data, besides each ``RejectCode``."""
+"""The code of responses with data, besides each ``StreamRejectCode``."""
 
 ACCEPT = 0
 """The verdict besides each ``RejectReason``."""
 
 REASON_CODES = {
-    RejectReason.CanisterMigrating: RejectCode.SysTransient,
-    RejectReason.CanisterNotFound: RejectCode.DestinationInvalid,
-    RejectReason.CanisterStopped: RejectCode.CanisterError,
-    RejectReason.CanisterStopping: RejectCode.CanisterError,
-    RejectReason.QueueFull: RejectCode.SysTransient,
-    RejectReason.OutOfMemory: RejectCode.CanisterError,
-    RejectReason.Unknown: RejectCode.SysFatal,
+    RejectReason.CanisterMigrating: StreamRejectCode.SysTransient,
+    RejectReason.CanisterNotFound: StreamRejectCode.DestinationInvalid,
+    RejectReason.CanisterStopped: StreamRejectCode.CanisterError,
+    RejectReason.CanisterStopping: StreamRejectCode.CanisterError,
+    RejectReason.QueueFull: StreamRejectCode.SysTransient,
+    RejectReason.OutOfMemory: StreamRejectCode.CanisterError,
+    RejectReason.Unknown: StreamRejectCode.SysFatal,
 }
 
 REASON_TEXTS = {
@@ -111,7 +111,7 @@ def _beginning(text: bytes, size: int) -> bytes:
     return text[:end]
 
 
-def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:
+def reject_responses(requests: Frame, code: StreamRejectCode, text: str) -> Frame:
     """Return the reject response of each request, with all its cycles refunded.
 
     Args:

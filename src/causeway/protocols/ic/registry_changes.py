@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.errors import IndexOverflow, InvariantViolation
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.order import U64, stable_order
 
 from causeway.core.frame import Frame, concat, empty_frame
@@ -205,8 +205,8 @@ def remove_ended(state: State, context: Context) -> RoundStep:
     requests = concat([pending.select([*MESSAGE_COLUMNS, "index"]), popped])
     requests = requests.take(stable_order(requests["receiver"]))
     at = {"chain": _last_hosts(requests["receiver"], context), "queue_index": requests["index"]}
-    log.add(event_rows(requests, Event.REJECTED, code=RejectCode.DestinationInvalid, reason=REMOVED, **at))
-    rejects = reject_responses(requests, RejectCode.DestinationInvalid, NOT_FOUND).with_columns(
+    log.add(event_rows(requests, Event.REJECTED, code=StreamRejectCode.DestinationInvalid, reason=REMOVED, **at))
+    rejects = reject_responses(requests, StreamRejectCode.DestinationInvalid, NOT_FOUND).with_columns(
         source=at["chain"], queue_index=np.uint64(NO_QUEUE), sent_tick=np.uint64(context.tick)
     )
     hosts = context.host_of(rejects["receiver"])

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.order import U64, Rows, group_rows, stable_order
 
 from causeway.core.frame import Frame, concat, repeat_value
@@ -71,7 +71,7 @@ def post_process(state: State, onward: Frame, context: Context) -> tuple[RoundSt
     if len(unroutable):
         request = unroutable["kind"] == Kind.REQUEST
         for mask, event, code, reason in (
-            (request, Event.REJECTED, RejectCode.DestinationInvalid, NO_RECEIVER),
+            (request, Event.REJECTED, StreamRejectCode.DestinationInvalid, NO_RECEIVER),
             (~request, Event.DROPPED, NO_REJECT, UNROUTABLE),
         ):
             rows = unroutable.filter(mask)
@@ -84,7 +84,7 @@ def post_process(state: State, onward: Frame, context: Context) -> tuple[RoundSt
             # A response has no cycles of its own, so its refund is lost.
             own = {name: np.where(request, unroutable[name], np.uint64(0)) for name in ("amount_high", "amount_low")}
             answered = unroutable.with_columns(**own)
-        replies = reject_responses(answered, RejectCode.DestinationInvalid, NO_ROUTE)
+        replies = reject_responses(answered, StreamRejectCode.DestinationInvalid, NO_ROUTE)
         state = _answer(state, replies, answered["source"], context, log)
     onward = assign_lanes(onward, onward["source"], context)
     if context.options.limits == "deployed":
@@ -163,11 +163,11 @@ def reject_oversized(state: State, queued: Frame, context: Context, log: EventLo
         return state, queued
     state = replace(state, output_queues=state.output_queues.keep(~refused))
     requests = queued.filter(refused)
-    at = {"chain": requests["source"], "queue_index": requests["index"], "code": RejectCode.CanisterError}
+    at = {"chain": requests["source"], "queue_index": requests["index"], "code": StreamRejectCode.CanisterError}
     log.add(event_rows(requests, _sent_bits(requests, Event.REJECTED, context), reason=TOO_LARGE, **at))
     limit = context.options.limit.message_bytes
     texts = [OVERSIZED.format("Request", length, limit).encode() for length in lengths[refused].tolist()]
-    replies = reject_responses(requests, RejectCode.CanisterError, "")
+    replies = reject_responses(requests, StreamRejectCode.CanisterError, "")
     state = _answer(state, replies.with_columns(payload=pa.array(texts, pa.binary())), requests["source"], context, log)
     return state, queued.filter(~refused)
 
@@ -175,7 +175,7 @@ def reject_oversized(state: State, queued: Frame, context: Context, log: EventLo
 def _shortened(queued: Frame, rows: Rows, lengths: U64, limit: int, log: EventLog) -> dict[str, npt.NDArray[np.uint8]]:
     """Return the columns ``code`` and ``payload`` with the responses ``rows`` (few) shortened."""
     large, code = queued.take(rows), queued["code"].copy()
-    code[rows] = RejectCode.CanisterError
+    code[rows] = StreamRejectCode.CanisterError
     texts = [OVERSIZED.format("Response", length, limit).encode() for length in lengths[rows].tolist()]
     payload = replace_payloads(queued["payload"], rows, texts)
     at = {"chain": large["source"], "queue_index": large["index"]}

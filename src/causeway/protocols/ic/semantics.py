@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import StreamRejectCode
 
 from causeway.core.vocabulary import RejectCode as Portable
 from causeway.protocols.ic.input_queues import LostCause
@@ -110,12 +110,12 @@ WATERMARKS = (
 
 
 _CODES: Mapping[int, Portable] = {
-    RejectCode.SysFatal: Portable.OTHER,
-    RejectCode.SysTransient: Portable.BUSY,
-    RejectCode.DestinationInvalid: Portable.NOT_FOUND,
-    RejectCode.CanisterReject: Portable.REFUSED,
-    RejectCode.CanisterError: Portable.FAILED,
-    RejectCode.SysUnknown: Portable.OTHER,
+    StreamRejectCode.SysFatal: Portable.OTHER,
+    StreamRejectCode.SysTransient: Portable.BUSY,
+    StreamRejectCode.DestinationInvalid: Portable.NOT_FOUND,
+    StreamRejectCode.CanisterReject: Portable.REFUSED,
+    StreamRejectCode.CanisterError: Portable.FAILED,
+    StreamRejectCode.SysUnknown: Portable.OTHER,
 }
 
 
@@ -124,9 +124,9 @@ def portable(code: int, text: bytes) -> Portable:
 
     A timeout is a transient error, and an oversized message a canister error, both recognised by ``text``.
     """
-    if code == RejectCode.SysTransient and text == TIMED_OUT.encode():
+    if code == StreamRejectCode.SysTransient and text == TIMED_OUT.encode():
         return Portable.TIMED_OUT
-    if code == RejectCode.CanisterError and SAYS_OVERSIZED.fullmatch(text):
+    if code == StreamRejectCode.CanisterError and SAYS_OVERSIZED.fullmatch(text):
         return Portable.TOO_LARGE
     return _CODES.get(code, Portable.OTHER)
 

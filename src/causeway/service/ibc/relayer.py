@@ -19,7 +19,7 @@ from typing import Any
 from causeway_proofs.errors import ProofError
 from causeway_proofs.ics23.proof_specs import TENDERMINT_SPEC
 from causeway_proofs.ics23.verify import verify_membership, verify_non_membership
-from causeway_proofs.tendermint.header import ClientExpired, ConnectionFrozen
+from causeway_proofs.tendermint.errors import ClientExpired, ConnectionFrozen
 from causeway_proofs.tendermint.light_client import LightClient, UpdateOutcome, WantedHeader, bisect_headers
 from causeway_proofs.tendermint.trust import HeaderUpdate, TrustOptions, decode_header_update
 from causeway_proofs.wire import ibc_queue_pb2 as wire

@@ -28,7 +28,14 @@ from causeway_proofs.ic.certification import Freshness, VerifiedCertificate, ver
 from causeway_proofs.ic.errors import MalformedCertificate, WrongSubnet
 from causeway_proofs.ic.hash_tree import HashTree
 from causeway_proofs.ic.lookup import format_path, path_steps
-from causeway_proofs.ic.messages import Data, Refund, Request, Response, StreamMessage, decode_stream_message
+from causeway_proofs.ic.messages import (
+    Data,
+    StreamMessage,
+    StreamRefund,
+    StreamRequest,
+    StreamResponse,
+    decode_stream_message,
+)
 from causeway_proofs.ic.primitives import CURRENT, CertificationVersion, principal_to_text
 from causeway_proofs.ic.slice import (
     CertifiedStreamSlice,
@@ -75,19 +82,18 @@ def header_text(header: StreamHeader) -> str:
 def message_text(message: StreamMessage, name: Name = principal_to_text) -> str:
     """Describe a message of a stream; ``name`` formats canister ids."""
     match message:
-        case Request():
-            ends, amount = (message.sender, message.receiver), message.cycles_payment
+        case StreamRequest():
+            kind, ends, amount = "request", (message.sender, message.receiver), message.cycles_payment
             callback = f", callback {message.sender_reply_callback}"
             text = f"method {message.method_name}, payload of {len(message.method_payload):,} bytes{callback}"
-        case Response():
-            ends, amount = (message.respondent, message.originator), message.cycles_refund
+        case StreamResponse():
+            kind, ends, amount = "response", (message.respondent, message.originator), message.cycles_refund
             callback = f", callback {message.originator_reply_callback}"
             answer = message.payload
             result_text = f"{len(answer.data):,} bytes" if isinstance(answer, Data) else f"reject {answer.code.name}"
             text = f"{result_text}{callback}"
-        case Refund():
+        case StreamRefund():
             return f"refund of {message.amount:,} cycles to {name(message.recipient)}"
-    kind = type(message).__name__.lower()
     sender, receiver = (name(end) for end in ends)
     return f"{kind} from {sender} to {receiver}, {text}" + (f", {amount:,} cycles" if amount else "")
 

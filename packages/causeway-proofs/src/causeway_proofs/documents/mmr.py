@@ -11,8 +11,10 @@ from causeway_proofs.documents.document import ProofDocument, ProofPath, format_
 from causeway_proofs.documents.trust import RootTrust, Trust
 from causeway_proofs.documents.validation import EITHER, PARTS, PLAIN
 from causeway_proofs.documents.values import Bytes, Digest, DocumentSection, Listed, Number, parse_bytes, parse_digest
+from causeway_proofs.errors import RootMismatch
 from causeway_proofs.hashing import DIGEST_BYTES
-from causeway_proofs.mmr.mountain_range import CorruptedProof, RootMismatch, bag_peaks, leaf_hash
+from causeway_proofs.mmr.errors import CorruptedProof
+from causeway_proofs.mmr.mountain_range import bag_peaks, leaf_hash
 from causeway_proofs.mmr.peaks import RangeState
 from causeway_proofs.mmr.proof import (
     AncestryProof,

@@ -52,7 +52,7 @@ REFUND = ("recipient", "amount")
 DEADLINE_LIMIT = 1 << 32
 
 
-class RejectCode(IntEnum):
+class StreamRejectCode(IntEnum):
     """Kind of failure in a reject response."""
 
     SysFatal = 1
@@ -77,7 +77,7 @@ class RequestMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StreamRequest:
     """A call from one canister to another.
 
     Attributes:
@@ -112,7 +112,7 @@ class Data:
 class RejectContext:
     """Failed result of a call: code and message."""
 
-    code: RejectCode
+    code: StreamRejectCode
     message: str
 
 
@@ -120,7 +120,7 @@ Payload: TypeAlias = Data | RejectContext
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class StreamResponse:
     """The response to a request.
 
     Attributes:
@@ -141,7 +141,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Refund:
+class StreamRefund:
     """Cycles refunded to ``recipient`` without a message.
 
     Attributes:
@@ -153,7 +153,7 @@ class Refund:
     amount: int
 
 
-StreamMessage: TypeAlias = Request | Response | Refund
+StreamMessage: TypeAlias = StreamRequest | StreamResponse | StreamRefund
 
 
 def encode_stream_message(message: StreamMessage, version: CertificationVersion = CURRENT) -> bytes:
@@ -170,11 +170,11 @@ def encode_stream_message(message: StreamMessage, version: CertificationVersion 
         EncodeError: a number, id or text is out of range, or the version lacks such messages.
     """
     match message:
-        case Request():
+        case StreamRequest():
             return write_item({0: _request_item(message, version)})
-        case Response():
+        case StreamResponse():
             return write_item({1: _response_item(message, version)})
-        case Refund():
+        case StreamRefund():
             if version < REFUNDS:
                 raise EncodeError(f"StreamMessage: certification version {version:d} has no refunds")
             return write_item({2: _refund_item(message)})
@@ -216,7 +216,7 @@ def decode_stream_message(data: bytes, version: CertificationVersion = CURRENT) 
     return message
 
 
-def _request_item(request: Request, version: CertificationVersion) -> Item:
+def _request_item(request: StreamRequest, version: CertificationVersion) -> Item:
     item: dict[int, Item] = {
         0: require_principal(request.receiver, "Request: receiver"),
         1: require_principal(request.sender, "Request: sender"),
@@ -240,7 +240,7 @@ def _request_item(request: Request, version: CertificationVersion) -> Item:
     return item
 
 
-def _read_request(item: Item, version: CertificationVersion) -> Request:
+def _read_request(item: Item, version: CertificationVersion) -> StreamRequest:
     fields = Fields(item, "Request", REQUEST)
     receiver, sender = fields.principal("receiver"), fields.principal("sender")
     callback = fields.unsigned("sender_reply_callback")
@@ -248,7 +248,7 @@ def _read_request(item: Item, version: CertificationVersion) -> Request:
     name, payload = fields.text("method_name"), fields.blob("method_payload")
     metadata = _read_metadata(fields.item("metadata")) if "metadata" in fields else None
     deadline = fields.optional_unsigned("deadline", 32) or 0
-    return Request(receiver, sender, callback, cycles, name, payload, metadata, deadline)
+    return StreamRequest(receiver, sender, callback, cycles, name, payload, metadata, deadline)
 
 
 def _read_metadata(item: Item) -> RequestMetadata:
@@ -261,7 +261,7 @@ def _read_metadata(item: Item) -> RequestMetadata:
     )
 
 
-def _response_item(response: Response, version: CertificationVersion) -> Item:
+def _response_item(response: StreamResponse, version: CertificationVersion) -> Item:
     item: dict[int, Item] = {
         0: require_principal(response.originator, "Response: originator"),
         1: require_principal(response.respondent, "Response: respondent"),
@@ -277,14 +277,14 @@ def _response_item(response: Response, version: CertificationVersion) -> Item:
     return item
 
 
-def _read_response(item: Item, version: CertificationVersion) -> Response:
+def _read_response(item: Item, version: CertificationVersion) -> StreamResponse:
     fields = Fields(item, "Response", RESPONSE)
     originator, respondent = fields.principal("originator"), fields.principal("respondent")
     callback = fields.unsigned("originator_reply_callback")
     cycles = _read_amount(fields, "refund", "cycles_refund", version)
     payload = _read_payload(fields.item("response_payload"))
     deadline = fields.optional_unsigned("deadline", 32) or 0
-    return Response(originator, respondent, callback, cycles, payload, deadline)
+    return StreamResponse(originator, respondent, callback, cycles, payload, deadline)
 
 
 def _read_amount(fields: Fields, before: str, after: str, version: CertificationVersion) -> int:
@@ -311,26 +311,26 @@ def _read_payload(item: Item) -> Payload:
 
 
 def _reject_item(context: RejectContext) -> Item:
-    if context.code not in set(RejectCode):
-        raise EncodeError(f"RejectContext: code is {context.code!r}, allowed are 1 to {max(RejectCode):d}")
+    if context.code not in set(StreamRejectCode):
+        raise EncodeError(f"RejectContext: code is {context.code!r}, allowed are 1 to {max(StreamRejectCode):d}")
     return {0: int(context.code), 1: require_text(context.message, "RejectContext: message")}
 
 
 def _read_reject(item: Item) -> RejectContext:
     fields = Fields(item, "RejectContext", REJECT_CONTEXT)
     code, message = fields.unsigned("code", 8), fields.text("message")
-    if code not in set(RejectCode):
+    if code not in set(StreamRejectCode):
         raise DecodeError(f"Value out of range for type RejectContext: {code}")
-    return RejectContext(RejectCode(code), message)
+    return RejectContext(StreamRejectCode(code), message)
 
 
-def _refund_item(refund: Refund) -> Item:
+def _refund_item(refund: StreamRefund) -> Item:
     return {
         0: require_principal(refund.recipient, "Refund: recipient"),
         1: cycles_item(refund.amount, "Refund: amount"),
     }
 
 
-def _read_refund(item: Item) -> Refund:
+def _read_refund(item: Item) -> StreamRefund:
     fields = Fields(item, "Refund", REFUND)
-    return Refund(fields.principal("recipient"), read_cycles(fields.item("amount")))
+    return StreamRefund(fields.principal("recipient"), read_cycles(fields.item("amount")))

@@ -19,7 +19,13 @@ import pyarrow.compute as pc
 from causeway_proofs.arrays import contiguous_column, integer_array
 from causeway_proofs.errors import InvalidInput, ProofError
 from causeway_proofs.ic.errors import EncodeError, NotInColumns
-from causeway_proofs.ic.messages import Refund, RejectCode, Request, StreamMessage, decode_stream_message
+from causeway_proofs.ic.messages import (
+    StreamMessage,
+    StreamRefund,
+    StreamRejectCode,
+    StreamRequest,
+    decode_stream_message,
+)
 from causeway_proofs.ic.packed_cbor import MAX_ITEM_BYTES
 from causeway_proofs.ic.primitives import CURRENT, CYCLES_FIELDS, REFUNDS, CertificationVersion
 from causeway_proofs.ic.stream_header import (
@@ -277,8 +283,8 @@ def _require_known(kinds: Any, codes: Any, payload: pa.BinaryArray, version: Cer
     if not rejects.any():
         return
     worst = int(codes[rejects].max())
-    if worst > max(RejectCode):
-        raise EncodeError(f"a response has the reject code {worst}, allowed are 1 to {max(RejectCode):d}")
+    if worst > max(StreamRejectCode):
+        raise EncodeError(f"a response has the reject code {worst}, allowed are 1 to {max(StreamRejectCode):d}")
     try:
         payload.filter(pa.array(rejects)).cast(pa.string())
     except pa.ArrowInvalid as error:
@@ -386,7 +392,7 @@ def _decode_into_columns(data: bytes, version: CertificationVersion) -> None:
             raise NotInColumns(
                 f"{name}: columns have ids of canisters of eight bytes and {_ID_SUFFIX.hex()}, not {principal.hex()!r}"
             )
-    if isinstance(message, Request):
+    if isinstance(message, StreamRequest):
         tree = message.metadata
         if tree is None or tree.call_tree_depth is None or tree.call_tree_start_time_nanos is None:
             raise NotInColumns("Request: metadata: columns have both of its numbers, of which one is left out")
@@ -394,9 +400,9 @@ def _decode_into_columns(data: bytes, version: CertificationVersion) -> None:
 
 def _ids(message: StreamMessage) -> list[tuple[str, bytes]]:
     """Return the ids of a message with their names, in encoding order."""
-    if isinstance(message, Refund):
+    if isinstance(message, StreamRefund):
         return [("Refund: recipient", message.recipient)]
-    if isinstance(message, Request):
+    if isinstance(message, StreamRequest):
         return [("Request: receiver", message.receiver), ("Request: sender", message.sender)]
     return [("Response: originator", message.originator), ("Response: respondent", message.respondent)]
 

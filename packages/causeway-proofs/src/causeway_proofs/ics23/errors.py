@@ -7,6 +7,7 @@ added by a caller (``leaf, ``, ``inner, ``, ``left proof, ``) keeps the error's 
 from __future__ import annotations
 
 from causeway_proofs.errors import NotProven
+from causeway_proofs.errors import RootMismatch as RootMismatch
 
 
 class SpecMismatch(NotProven):
@@ -29,10 +30,6 @@ class ValueMismatch(NotProven):
 
 class EmptyOperand(NotProven):
     """A key, value or child is empty; empty operands cannot be proven."""
-
-
-class RootMismatch(NotProven):
-    """The steps lead to another root than the trusted one."""
 
 
 class KeyOutOfRange(NotProven):

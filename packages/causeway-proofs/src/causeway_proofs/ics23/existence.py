@@ -19,15 +19,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from causeway_proofs.errors import NotProven
-from causeway_proofs.ics23.errors import (
-    KeyMismatch,
-    KeyOutOfRange,
-    NotNeighbors,
-    RootMismatch,
-    SpecMismatch,
-    ValueMismatch,
-)
+from causeway_proofs.errors import NotProven, RootMismatch
+from causeway_proofs.ics23.errors import KeyMismatch, KeyOutOfRange, NotNeighbors, SpecMismatch, ValueMismatch
 from causeway_proofs.ics23.proof_specs import (
     LOW_EVEN,
     NUMBER,

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causeway_proofs.errors import MalformedProof, NotProven, hex_text
+from causeway_proofs.errors import MalformedProof, NotProven, RootMismatch, hex_text
 from causeway_proofs.ics23.batch import BatchClaims, Proof, batch_entries, decode_proof
-from causeway_proofs.ics23.errors import ChainMismatch, NoProofForKey, RootMismatch
+from causeway_proofs.ics23.errors import ChainMismatch, NoProofForKey
 from causeway_proofs.ics23.existence import (
     Absence,
     Existence,

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from causeway_proofs.arrays import integer_array, part_ends, require_digests
 from causeway_proofs.distinct import distinct_slices
-from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.errors import InvalidInput, ProofError, RootMismatch
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
-from causeway_proofs.mmr.mountain_range import MAX_LEAVES, CorruptedProof, RootMismatch
+from causeway_proofs.mmr.errors import CorruptedProof
+from causeway_proofs.mmr.mountain_range import MAX_LEAVES
 from causeway_proofs.mmr.proof import LeafProof, verify_leaf_proof
 from causeway_proofs.order import Rows
 from causeway_proofs.substrate.byte_columns import byte_column, column_data, column_offsets, contiguous_column

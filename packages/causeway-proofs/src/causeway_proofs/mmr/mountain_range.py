@@ -1,10 +1,8 @@
-"""Node positions, hashes and errors of a Merkle mountain range.
+"""Node positions and hashes of a Merkle mountain range.
 
 Nodes are numbered in order of insertion: a leaf, then each parent that it completes. A node is also named by its height
 and its index in that height: node (h, k) covers the leaves k * 2^h to (k + 1) * 2^h - 1. With n leaves there are n >> h
 nodes of height h, so the levels of a range only ever grow.
-
-Errors have the names of the deployed library and pallet, if those name them.
 
 Reference:
     XDM reference 2.4.
@@ -15,29 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from causeway_proofs.errors import InvalidInput, MalformedProof, NotProven
-from causeway_proofs.hashing import keccak256
-
-
-class LeafNotFound(InvalidInput):
-    """The range, at the requested leaf count, does not have the requested proof, peak or root."""
-
-
-class GetRootOnEmpty(InvalidInput):
-    """A range without leaves has no root."""
-
-
-class InvalidSize(MalformedProof):
-    """No range has such a number of nodes or leaves, or such a position."""
-
-
-class CorruptedProof(MalformedProof):
-    """The proof's parts do not match its leaf count and indices."""
-
-
-class RootMismatch(NotProven):
-    """The proof leads to another root than the trusted one, or states another number of leaves."""
-
+from causeway_proofs.hashing import keccak256 as keccak256
+from causeway_proofs.mmr.errors import GetRootOnEmpty, InvalidSize
 
 MAX_LEAVES = 1 << 63
 """Most leaves of a range; positions of more do not fit in 64 bits."""

@@ -17,7 +17,8 @@ import numpy as np
 from causeway_proofs.arrays import require_digests
 from causeway_proofs.errors import InvalidInput, MalformedProof
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
-from causeway_proofs.mmr.mountain_range import MAX_LEAVES, InvalidSize, LeafNotFound, bag_peaks, leaf_count_to_size
+from causeway_proofs.mmr.errors import InvalidSize, LeafNotFound
+from causeway_proofs.mmr.mountain_range import MAX_LEAVES, bag_peaks, leaf_count_to_size
 from causeway_proofs.mmr.proof import LeafProof, encode_u64
 
 _COUNT_BYTES = 8

@@ -22,18 +22,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from causeway_proofs.errors import MalformedProof
+from causeway_proofs.errors import MalformedProof, RootMismatch
 from causeway_proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, keccak256
 from causeway_proofs.limits import require_length
-from causeway_proofs.mmr.mountain_range import (
-    MAX_LEAVES,
-    CorruptedProof,
-    MmrNode,
-    RootMismatch,
-    node_to_position,
-    peak_nodes,
-    require_leaf_count,
-)
+from causeway_proofs.mmr.errors import CorruptedProof
+from causeway_proofs.mmr.mountain_range import MAX_LEAVES, MmrNode, node_to_position, peak_nodes, require_leaf_count
 from causeway_proofs.steps import Step
 from causeway_proofs.substrate.byte_columns import decode_compact, encode_compact
 

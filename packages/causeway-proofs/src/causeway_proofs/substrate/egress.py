@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from causeway_proofs.errors import OverLimit
+from causeway_proofs.errors import OverLimit, RootMismatch
 from causeway_proofs.limits import MAX_PROOF_BYTES
 from causeway_proofs.steps import Step
-from causeway_proofs.substrate.errors import BadNeighborPacket, FailedToDecode, Malformed, RootMismatch, UnexpectedQueue
+from causeway_proofs.substrate.errors import BadNeighborPacket, FailedToDecode, Malformed, UnexpectedQueue
 from causeway_proofs.substrate.node import StateVersion
 from causeway_proofs.substrate.ordered_lists import ordered_root
 from causeway_proofs.substrate.scale import ScaleTypes, struct

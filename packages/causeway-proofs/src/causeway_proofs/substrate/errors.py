@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from causeway_proofs.errors import MalformedProof, NotProven
+from causeway_proofs.errors import RootMismatch as RootMismatch
 
 
 class InvalidProof(NotProven):
@@ -27,10 +28,6 @@ class BadProof(NotProven):
 
 class InvalidCall(NotProven):
     """A request relayed as a response, or the reverse (XDM reference 3.4, step 8, and 3.5)."""
-
-
-class RootMismatch(NotProven):
-    """The messages of a queue do not hash to its stated root (ICMP reference 3.7, 3.10)."""
 
 
 class HeadMismatch(NotProven):

@@ -1,4 +1,4 @@
-from . import header
+from . import errors, header
 from .building import SignedSeries, create_validators, make_header, sign_header
 from .commit import (
     Commit,
@@ -83,6 +83,7 @@ __all__ = [
     "deployed_rule",
     "encode_client_state",
     "encode_consensus_state",
+    "errors",
     "header",
     "is_period_over",
     "make_header",

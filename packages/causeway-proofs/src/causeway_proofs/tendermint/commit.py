@@ -11,12 +11,12 @@ from causeway_proofs.errors import MalformedProof, OverLimit
 from causeway_proofs.protobuf import parse_canonical
 from causeway_proofs.steps import Step
 from causeway_proofs.tendermint import header
+from causeway_proofs.tendermint.errors import InvalidHeader
 from causeway_proofs.tendermint.header import (
     ADDRESS_BYTES,
     HASH_BYTES,
     BlockId,
     Header,
-    InvalidHeader,
     block_id_from_proto,
     bytes_field,
     header_from_proto,

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from causeway_proofs.errors import MalformedProof, NotProven
+from causeway_proofs.errors import MalformedProof
 from causeway_proofs.hashing import sha256
 from causeway_proofs.merkle import EMPTY_ROOT, INNER_PREFIX, LEAF_PREFIX
 from causeway_proofs.varints import uvarint
@@ -313,45 +313,3 @@ def require_size(value: bytes, noun: str, *sizes: int) -> None:
     """
     if len(value) not in sizes:
         raise MalformedProof(f"{noun} has {len(value)} bytes, allowed: {' or '.join(map(str, sizes))}")
-
-
-class InvalidHeader(NotProven):
-    """The header is not the chain's: altered, or signed by too little power (X-4: false)."""
-
-
-class NeedIntermediateHeader(NotProven):
-    """Validators changed too much: verify an intermediate header first (X-4: unknown).
-
-    Attributes:
-        trusted_height: height of the trusted header.
-        height: height to try next, halfway between the trusted header and the rejected one.
-    """
-
-    decides = False
-
-    def __init__(self, message: str, trusted_height: int, height: int) -> None:
-        super().__init__(message)
-        self.trusted_height = trusted_height
-        self.height = height
-
-
-class ClientExpired(NotProven):
-    """The trusted header is older than the period in which its validators can be slashed (X-4)."""
-
-    decides = False
-
-
-class MissingHeader(NotProven):
-    """The client trusts no header of that height."""
-
-
-class ConnectionFrozen(NotProven):
-    """The remote chain contradicted itself; nothing of it is accepted any more (X-3)."""
-
-
-class DelayNotElapsed(NotProven):
-    """The header was added too recently for proofs under it (X-11)."""
-
-
-class InvalidMisbehaviour(NotProven):
-    """The two submitted headers do not contradict each other."""

@@ -17,16 +17,18 @@ from causeway_proofs.protobuf import parse_canonical
 from causeway_proofs.steps import Step
 from causeway_proofs.tendermint import header
 from causeway_proofs.tendermint.commit import verify_signatures
-from causeway_proofs.tendermint.header import (
-    HASH_BYTES,
-    MAX_APP_HASH_BYTES,
-    MAX_CHAIN_ID_BYTES,
+from causeway_proofs.tendermint.errors import (
     ConnectionFrozen,
     DelayNotElapsed,
     InvalidHeader,
     InvalidMisbehaviour,
-    MissingHeader,
     NeedIntermediateHeader,
+    NoTrustedHeader,
+)
+from causeway_proofs.tendermint.header import (
+    HASH_BYTES,
+    MAX_APP_HASH_BYTES,
+    MAX_CHAIN_ID_BYTES,
     bytes_field,
     message_field,
     number_field,
@@ -395,11 +397,11 @@ class LightClient:
             The header.
 
         Raises:
-            MissingHeader: no header of that height is trusted.
+            NoTrustedHeader: no header of that height is trusted.
         """
         found = self._trusted.get(height)
         if found is None:
-            raise MissingHeader(f"no header of {self.options.chain_id} is trusted for height {height}")
+            raise NoTrustedHeader(f"no header of {self.options.chain_id} is trusted for height {height}")
         return found
 
     def trusted_below(self, height: int) -> TrustedHeader:
@@ -412,11 +414,11 @@ class LightClient:
             The header.
 
         Raises:
-            MissingHeader: no header below is trusted.
+            NoTrustedHeader: no header below is trusted.
         """
         found = self._trusted.below(height)
         if found is None:
-            raise MissingHeader(f"no header of {self.options.chain_id} is trusted below height {height}")
+            raise NoTrustedHeader(f"no header of {self.options.chain_id} is trusted below height {height}")
         return found
 
     def wanted(self, height: int) -> WantedHeader:
@@ -429,7 +431,7 @@ class LightClient:
             The header's heights.
 
         Raises:
-            MissingHeader: no header below is trusted.
+            NoTrustedHeader: no header below is trusted.
         """
         base = self.trusted_below(height)
         next_one = base.anchor(self.options.rule) is TrustAnchor.NEXT
@@ -476,7 +478,7 @@ class LightClient:
 
         Raises:
             ConnectionFrozen, ClientExpired: the client is frozen or expired.
-            MissingHeader: no header of that height is trusted.
+            NoTrustedHeader: no header of that height is trusted.
             DelayNotElapsed: the header was added too recently.
         """
         self.require_active(now)
@@ -505,7 +507,7 @@ class LightClient:
 
         Raises:
             ConnectionFrozen: the client is frozen.
-            MissingHeader: the base height is not trusted.
+            NoTrustedHeader: the base height is not trusted.
             ClientExpired: the base is too old.
             InvalidHeader, NeedIntermediateHeader: as ``verify_header``.
         """
@@ -527,7 +529,7 @@ class LightClient:
             Outcome and steps.
 
         Raises:
-            ConnectionFrozen, MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: as ``valid``.
+            ConnectionFrozen, NoTrustedHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: as ``valid``.
         """
         steps = self.valid(update, now)
         return UpdateResult(self.trust(TrustedHeader.of(update.signed_header.header, now, block_height)), steps)
@@ -572,7 +574,7 @@ class LightClient:
         Raises:
             ConnectionFrozen: the client is frozen already.
             InvalidMisbehaviour: the headers do not contradict each other, or the lower one comes first.
-            MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: a header cannot be verified.
+            NoTrustedHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: a header cannot be verified.
         """
         self._require_not_frozen()
         first, second = misbehaviour.header_1.signed_header.header, misbehaviour.header_2.signed_header.header
@@ -644,7 +646,7 @@ def bisect_headers(client: LightClient, target: int, now: int) -> Generator[Want
 
     Raises:
         InvalidHeader: an update is not to the requested height, or invalid.
-        MissingHeader, ClientExpired, ConnectionFrozen: as ``LightClient.update``.
+        NoTrustedHeader, ClientExpired, ConnectionFrozen: as ``LightClient.update``.
     """
     tried = 0
     pending = [target]

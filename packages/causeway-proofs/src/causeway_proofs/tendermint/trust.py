@@ -24,12 +24,10 @@ from causeway_proofs.tendermint.commit import (
     signed_power,
     verify_signatures,
 )
+from causeway_proofs.tendermint.errors import ClientExpired, InvalidHeader, NeedIntermediateHeader
 from causeway_proofs.tendermint.header import (
     SECOND,
-    ClientExpired,
     Header,
-    InvalidHeader,
-    NeedIntermediateHeader,
     bytes_field,
     message_field,
     number_field,

@@ -18,7 +18,14 @@ from causeway_proofs.errors import InvalidInput, ProofError
 from causeway_proofs.ic.bls import key_point
 from causeway_proofs.ic.certification import verify_certifications
 from causeway_proofs.ic.errors import DecodeError, DecodeFailed, InvalidDestination, MalformedKey, NotInColumns
-from causeway_proofs.ic.messages import Data, RejectContext, Request, Response, StreamMessage, decode_stream_message
+from causeway_proofs.ic.messages import (
+    Data,
+    RejectContext,
+    StreamMessage,
+    StreamRequest,
+    StreamResponse,
+    decode_stream_message,
+)
 from causeway_proofs.ic.primitives import CURRENT, CertificationVersion
 from causeway_proofs.ic.slice import CertifiedStreamSlice, decode_certified_stream_slice, write_certification
 from causeway_proofs.ic.slice_payload import SlicePayload
@@ -238,11 +245,11 @@ def slice_message_columns(payload: SlicePayload, decoded: DecodedMessages, versi
 
 def _row(index: int, message: StreamMessage) -> tuple[int | str | bytes, ...]:
     match message:
-        case Request(receiver, sender, callback, cycles, method, payload, _, deadline):
+        case StreamRequest(receiver, sender, callback, cycles, method, payload, _, deadline):
             kind, code = Kind.REQUEST, 0
-        case Response(receiver, sender, callback, cycles, Data(payload), deadline):
+        case StreamResponse(receiver, sender, callback, cycles, Data(payload), deadline):
             kind, code, method = Kind.RESPONSE, 0, ""
-        case Response(receiver, sender, callback, cycles, RejectContext(reject, text), deadline):
+        case StreamResponse(receiver, sender, callback, cycles, RejectContext(reject, text), deadline):
             kind, code, method, payload = Kind.RESPONSE, int(reject), "", text.encode()
         case _:
             raise DecodeFailed(f"message {index}: refunds belong to best-effort calls, which are not supported")
