@@ -16,19 +16,19 @@ from benchmarks.gossip.workload import Flood, flood, listed
 from causeway.gossip.options import GossipOptions
 
 
-def test_every_queue_reaches_every_node_by_both_engines() -> None:
+def test_every_queue_reaches_every_node_with_both_engines() -> None:
     """They raise if not."""
     work = Flood(nodes=12, degree=4, queues=5)
     assert flood(work, GossipOptions()) > 0 and plain.flood(work) > 0
 
 
 @pytest.mark.parametrize("keys", [{"nodes": 2}, {"degree": 1}, {"queues": 0}])
-def test_numbers_that_do_not_fit_are_refused(keys: dict[str, int]) -> None:
+def test_out_of_range_numbers_are_rejected(keys: dict[str, int]) -> None:
     with pytest.raises(InvalidInput, match="allowed"):
         Flood(**{"nodes": 5, "degree": 2, "queues": 1, **keys})
 
 
-def test_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_reports_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "call", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(bench, "LEAVES", ((2, 200),))
     result = json.loads(json.dumps(bench_gossip([9], queues=4, degree=2, small=5, repeats=1)))

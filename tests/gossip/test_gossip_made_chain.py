@@ -56,7 +56,7 @@ def _rows(lake: str, table: str) -> list[dict[str, Any]]:
     return [row for path, seal in files.items() for row in opened.lake.sealed_table(path, seal).to_pylist()]
 
 
-def test_what_a_run_made_is_gossiped_and_a_run_takes_what_came_of_it(cli: Run, tmp_path: Path) -> None:
+def test_generated_run_is_gossiped_and_results_feed_a_run(cli: Run, tmp_path: Path) -> None:
     """With a fork, and a parachain that stands still; the second run has bodies as late as the simulation says."""
     lake = make_lake(tmp_path, faults=FORK)
     code, out, _ = cli("gossip", "relay-chain", lake, "--out", "relay.parquet", "--json")
@@ -136,14 +136,14 @@ WRONG: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
-def test_a_table_that_is_no_relay_chain_is_refused(change: Change, tmp_path: Path) -> None:
+def test_tables_other_than_relay_chains_are_rejected(change: Change, tmp_path: Path) -> None:
     rows = _table()
     change(rows)
     with pytest.raises(PydanticCustomError, match="blocks after their parents, and queues that an ancestor posted"):
         read_relay_table(_written(tmp_path / "table", rows))
 
 
-def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_files_other_than_tables_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "table"
     found = read_relay_table(_written(path, _table()))
     assert found is not None and found.unrouted[3].tolist() == [0] and found.sizes.tolist() == [9]
@@ -164,9 +164,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
                 read(str(unread))
 
 
-def test_a_relay_chain_that_lists_too_much_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oversized_relay_chains_are_rejected_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _table()
     path = _written(tmp_path / "long.parquet", [*rows[:-1], {**rows[-1], "unrouted": [0] * 9}])
     monkeypatch.setattr(relay_table, "MOST_LISTED", 6)
@@ -176,7 +174,7 @@ def test_a_relay_chain_that_lists_too_much_is_refused_before_it_is_read(
         read_relay_table(path)
 
 
-def test_what_is_drawn_is_refused_beside_a_relay_chain_that_was_made(cli: Run, tmp_path: Path) -> None:
+def test_sampling_options_are_rejected_with_a_recorded_relay_chain(cli: Run, tmp_path: Path) -> None:
     _written(Path("relay.parquet"), _table())
     Path("gossip.toml").write_text(SIMULATION)
     for given, said in (
@@ -191,7 +189,7 @@ def test_what_is_drawn_is_refused_beside_a_relay_chain_that_was_made(cli: Run, t
     assert code == 2 and "nowhere" in err
 
 
-def test_a_relay_chain_is_written_into_no_lake_and_over_nothing_unasked(cli: Run, tmp_path: Path) -> None:
+def test_relay_chain_export_never_overwrites_lakes_or_files(cli: Run, tmp_path: Path) -> None:
     made = Path("relay.parquet")
     made.write_bytes(b"mine")
     code, _, err = cli("gossip", "relay-chain", "lake", "--out", made)

@@ -94,7 +94,7 @@ def run(path: Path, lake: Path, given: Mapping[str, str] | None = None) -> tuple
         return network.root(), summarize_simulation(network)
 
 
-def test_the_draws_are_those_of_philox() -> None:
+def test_samples_are_philox_values() -> None:
     zero, ones = (np.full(1, word, dtype=np.uint64) for word in (0, 2**32 - 1))
     first = [int(word[0]) for word in rounds([zero] * 4, [np.uint64(0)] * 2)]
     assert first == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
@@ -102,7 +102,7 @@ def test_the_draws_are_those_of_philox() -> None:
     assert other == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
 
 
-def test_neither_buckets_nor_a_restart_nor_indices_change_a_result(
+def test_results_are_independent_of_buckets_restarts_and_indices(
     scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, found = run(scenario, tmp_path / "one")
@@ -133,7 +133,7 @@ def test_neither_buckets_nor_a_restart_nor_indices_change_a_result(
     assert in_memory(kernel_of(scenario)) == again != (whole, logs)
 
 
-def test_all_who_need_a_queue_get_it_and_attackers_end_disconnected(tmp_path: Path) -> None:
+def test_needed_queues_arrive_and_attackers_are_disconnected(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(SMALL + ROUGH[ROUGH.index("[[attackers]]") :].replace('[[attackers]]\nkind = "silent"', ""))
     given = {
@@ -161,7 +161,7 @@ def test_all_who_need_a_queue_get_it_and_attackers_end_disconnected(tmp_path: Pa
     assert root
 
 
-def test_no_honest_node_gets_a_body_of_who_alters_or_keeps_them(scenario: Path) -> None:
+def test_honest_nodes_get_no_body_from_altering_or_withholding_nodes(scenario: Path) -> None:
     kernel = kernel_of(scenario)
     behaviour, givers = kernel.world.behaviour, set()
     for _, _, logs in ticks(kernel):
@@ -171,7 +171,7 @@ def test_no_honest_node_gets_a_body_of_who_alters_or_keeps_them(scenario: Path) 
     assert {int(behaviour[peer]) for peer in givers - {ITSELF}} == {HONEST} and ITSELF in givers
 
 
-def test_with_topics_of_recipients_bodies_are_where_they_are_needed_or_carried_and_nowhere_else(tmp_path: Path) -> None:
+def test_recipient_topics_deliver_bodies_only_to_recipients_and_carriers(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text("tail = 1\n" + SMALL.replace("tail = 0", "").replace("[gossip]", '[gossip]\ntopology = "from_to"'))
     kernel = kernel_of(path)
@@ -187,7 +187,7 @@ def test_with_topics_of_recipients_bodies_are_where_they_are_needed_or_carried_a
     assert got == wanted and len(wanted) == 12 * (6 + 2)
 
 
-def test_who_keeps_a_queue_answers_whoever_needs_it_and_nobody_else_asks(tmp_path: Path) -> None:
+def test_holders_answer_recipients_and_no_other_node_requests(tmp_path: Path) -> None:
     path, found = tmp_path / "scenario.toml", []
     lossy = "tail = 4\n" + SMALL.replace("tail = 0", "").replace("[links]", "[links]\nloss = 0.9")
     for request in ("off", "on"):
@@ -215,7 +215,7 @@ def _two(got: Any) -> tuple[list[int], list[int]]:
     return got["chain"].tolist(), got["root"].tolist()
 
 
-def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_scenarios_are_rejected_by_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "scenario.toml"
     for text, said in (
         ("slice = 600", "slice: 600: must be at most the least latency, 500 ms"),
@@ -247,7 +247,7 @@ def test_a_scenario_that_is_wrong_is_refused_by_its_key(tmp_path: Path, capsys: 
     assert "network.ticks" in capsys.readouterr().err
 
 
-def test_the_command_prints_what_it_found_and_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_and_draws_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(SMALL)
     fast = [text for key, value in FAST.items() for text in ("--set", f"{key}={value}")]
@@ -260,7 +260,7 @@ def test_the_command_prints_what_it_found_and_draws_it(tmp_path: Path, capsys: p
     assert plot.read_text().startswith("<svg")
 
 
-def test_who_stops_it_is_told_how_to_go_on_and_its_lake_has_no_strays(
+def test_interrupted_command_reports_how_to_resume_and_leaves_no_stray_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, lake = tmp_path / "scenario.toml", tmp_path / "lake"
@@ -305,6 +305,6 @@ def documented_keys() -> list[str]:
     return lines
 
 
-def test_the_page_says_of_every_key_what_it_means() -> None:
+def test_page_documents_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "gossip.md").read_text()
     assert "\n".join(documented_keys()) in page

@@ -190,7 +190,7 @@ OPTIONS = {"plain": "", "sketches": 'reconciliation = "minisketch"\nfallback_req
 
 
 @pytest.mark.parametrize("options", ["plain", pytest.param("sketches", marks=pytest.mark.slow)])
-def test_the_tables_are_what_happened(tmp_path: Path, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_record_events(tmp_path: Path, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With liars and spammers, nodes that come and go, lost messages, and siblings of blocks."""
     path = tmp_path / "scenario.toml"
     text = SMALL.replace("[relay]", "[relay]\nforks = 0.4").replace("[gossip]", "[gossip]\n" + OPTIONS[options])

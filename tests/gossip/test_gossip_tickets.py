@@ -90,7 +90,7 @@ def played(kernel: GossipKernel) -> tuple[dict[str, Any], dict[str, pa.Table], A
     return dict(build_results(kernel, joined).summary), joined, states
 
 
-def test_a_lake_with_tickets_is_sound_and_goes_on_where_it_stopped(scenario: Path, tmp_path: Path) -> None:
+def test_lake_with_tickets_verifies_and_resumes(scenario: Path, tmp_path: Path) -> None:
     def run(lake: Path, resume: bool = False, ticks: int | None = None) -> tuple[str, Any]:
         with LakeNetwork(load_simulation("gossip", scenario), str(lake), resume=resume) as network:
             network.run(ticks=ticks) if ticks is not None else network.run()
@@ -104,7 +104,7 @@ def test_a_lake_with_tickets_is_sound_and_goes_on_where_it_stopped(scenario: Pat
         assert execute(["check", str(tmp_path / lake)], build_app, "causeway") == OK
 
 
-def test_neither_buckets_nor_rebuilt_states_change_a_result(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_independent_of_buckets_and_rebuilt_states(scenario: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario.write_text(TICKETS.replace("interval = 3_000", "interval = 2_000").replace("queues = 10", "queues = 5"))
     kernel = kernel_of(scenario)
     whole = in_memory(kernel)
@@ -118,7 +118,7 @@ def test_neither_buckets_nor_rebuilt_states_change_a_result(scenario: Path, monk
     assert in_memory(kernel_of(scenario), (3, 17, 24)) == whole
 
 
-def test_selfish_nodes_forward_for_tickets_and_who_withholds_them_gets_its_credit(whole: Any) -> None:
+def test_selfish_nodes_forward_for_tickets_and_withholders_lose_credit(whole: Any) -> None:
     kernel, summary, logs, states = whole
     costs, world = summary["tickets"], kernel.world
     assert summary["in_time"] == 1.0 and costs["by_behaviour"]["selfish"]["earned_a_node"] > 0
@@ -137,7 +137,7 @@ def test_selfish_nodes_forward_for_tickets_and_who_withholds_them_gets_its_credi
     assert costs["claims"] == costs["claims_paid"] == costs["won"] > 0
 
 
-def test_without_gain_selfish_nodes_forward_nothing(scenario: Path) -> None:
+def test_selfish_nodes_forward_nothing_without_gain(scenario: Path) -> None:
     scenario.write_text(TICKETS.replace("fee = 4", "cost = 7"))
     kernel = kernel_of(scenario)
     _, logs, _ = played(kernel)
@@ -146,7 +146,7 @@ def test_without_gain_selfish_nodes_forward_nothing(scenario: Path) -> None:
     assert HONEST in givers and SELFISH not in givers
 
 
-def test_settlement_conserves_value_and_pays_what_the_logs_say(whole: Any) -> None:
+def test_settlement_conserves_value_and_pays_logged_tickets(whole: Any) -> None:
     kernel, summary, logs, _ = whole
     options = kernel.options.tickets
     settlement, verdicts = settle_claims(kernel.world, logs["claims"])
@@ -172,7 +172,7 @@ def test_settlement_conserves_value_and_pays_what_the_logs_say(whole: Any) -> No
     assert settle_claims(kernel.world, changed)[1]["OK"] < len(changed)
 
 
-def test_a_forged_signature_is_refused_and_the_forger_gets_nothing_more(
+def test_forged_signatures_are_rejected_and_forgers_are_cut_off(
     scenario: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = kernel_of(scenario)
@@ -196,7 +196,7 @@ def test_a_forged_signature_is_refused_and_the_forger_gets_nothing_more(
     assert forger not in set(logs["claims"]["peer"].to_pylist())
 
 
-def test_what_does_not_go_with_tickets_is_refused(tmp_path: Path) -> None:
+def test_options_incompatible_with_tickets_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     for text, said in (
         ("links.loss = 0.1", 'links: loss = 0.1: with tickets.mode = "on" only 0.0'),
@@ -213,7 +213,7 @@ def test_what_does_not_go_with_tickets_is_refused(tmp_path: Path) -> None:
         assert said in str(error.value)
 
 
-def test_the_command_compares_with_and_without_tickets(
+def test_command_compares_runs_with_and_without_tickets(
     scenario: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plot, fast = tmp_path / "selfish.svg", ["--set", "relay.interval=2_000", "--set", "relay.queues=4"]
@@ -231,7 +231,7 @@ def test_the_command_compares_with_and_without_tickets(
     assert "--set nodes.count: follows from --nodes" in capsys.readouterr().err
 
 
-def test_what_cannot_run_is_refused_before_anything_runs(
+def test_impossible_runs_are_rejected_before_start(
     scenario: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []

@@ -51,32 +51,32 @@ def declared(state: GossipState, *heads: str, peer: int = 8, options: GossipOpti
     return on_heads(state, packets((1, peer, heads)), options)[0]
 
 
-def test_new_leaves_go_to_every_peer_of_the_nodes_that_have_them() -> None:
+def test_new_leaves_are_announced_to_every_peer() -> None:
     state = ready(SEED, {1: [A], 2: [A]}, LISTED, [(1, 8), (1, 9), (2, 8)])
     _, out = on_leaves(state, leaf_rows({1: [A, B]}), *context(LISTED), SEED)
     assert [row[:2] for row in told(out)] == [(1, 8), (1, 9)] and {*told(out)[0][2]} == {A, B}
 
 
-def test_of_many_leaves_the_five_highest_stay_and_of_equal_ones_the_lower_hash() -> None:
+def test_five_highest_leaves_remain_and_ties_prefer_lower_hashes() -> None:
     blocks: dict[str, Block] = {f"L{n}": (3 if n < 4 else 9, (), []) for n in range(8)}
     state = ready(SEED, {1: [*blocks, *blocks]}, blocks)
     low, high = (sorted(some, key=h) for some in ([f"L{n}" for n in range(4)], [f"L{n}" for n in range(4, 8)]))
     assert [*map(name, state_to_tables(state)["leaves"]["hash"])] == [*high, low[0]]
 
 
-def test_a_leaf_that_nobody_described_is_refused_by_name() -> None:
+def test_undescribed_leaves_are_rejected_by_name() -> None:
     with pytest.raises(InvalidInput, match=h(B).hex()):
         on_leaves(one(), leaf_rows({1: [B]}), *context({A: LISTED[A]}), SEED)
 
 
-def test_nothing_is_allowed_before_a_peer_declares_a_common_leaf() -> None:
+def test_no_queue_is_allowed_before_a_common_leaf_is_declared() -> None:
     state = one()
     assert sent(on_own_queues(state, kept_rows((1, "r2")), SEED)[1]) == []
     assert sent(on_heads(state, packets((1, 8, [B])), SEED)[1]) == []
     assert sent(on_heads(state, packets((1, 8, [B, A])), SEED)[1]) == [(1, 8, "r1")]
 
 
-def test_after_a_declaration_only_topics_of_common_leaves_are_sent_each_once() -> None:
+def test_declared_common_leaves_allow_each_topic_once() -> None:
     state = ready(SEED, {1: [A, B]}, LISTED, [(1, 8)], [(1, root) for root in ("r1", "r3", "r4")])
     state, out = on_heads(state, packets((1, 8, [B])), SEED)
     assert {*sent(out)} == {(1, 8, "r3"), (1, 8, "r4")}
@@ -85,7 +85,7 @@ def test_after_a_declaration_only_topics_of_common_leaves_are_sent_each_once() -
     assert sent(on_heads(state, packets((1, 8, [A])), SEED)[1]) == []
 
 
-def test_new_only_skips_what_came_into_the_pool_by_another_way() -> None:
+def test_new_only_skips_queues_pooled_by_other_means() -> None:
     results = {}
     for diff in ("all", "new_only"):
         options = GossipOptions.model_validate({"heads_diff": diff, "propagate_on_leaf": "off"})
@@ -98,7 +98,7 @@ def test_new_only_skips_what_came_into_the_pool_by_another_way() -> None:
     assert results == {"all": [(1, 8, "r3")], "new_only": []}
 
 
-def test_a_good_queue_is_pooled_and_goes_to_all_but_who_sent_it() -> None:
+def test_valid_queues_are_pooled_and_forwarded_to_all_but_the_sender() -> None:
     state = declared(declared(one(), A, peer=8), A, peer=9)
     rows = arrivals((1, 8, "B1", "r2", "r2"))
     assert needs_hashing(state, rows, SEED).tolist() == [True]
@@ -113,7 +113,7 @@ def test_a_good_queue_is_pooled_and_goes_to_all_but_who_sent_it() -> None:
     assert verdicts(on_queues(state, arrivals((1, 9, "B1", "r2", "r2")), SEED)[1]) == ["Impolite"]
 
 
-def test_a_queue_that_was_sent_twice_is_impolite_whatever_its_second_body() -> None:
+def test_repeated_queues_are_impolite_whatever_the_second_body() -> None:
     rows = [(1, 8, "B1", "r2", wrong) for wrong in ("X", "r2", "X", "r2")]
     together = on_queues(one(), arrivals(*rows), SEED)[1]
     state, apart = one(), []
@@ -124,7 +124,7 @@ def test_a_queue_that_was_sent_twice_is_impolite_whatever_its_second_body() -> N
     assert got(together) == [(1, "r2")]
 
 
-def test_verdicts_in_their_order() -> None:
+def test_verdict_precedence() -> None:
     state, _ = on_queues(one(), arrivals((1, 8, "B1", "r2", "r2")), SEED)
     rows = arrivals(
         (1, 7, "B1", "r2", "r2"),  # nobody
@@ -150,11 +150,11 @@ def test_verdicts_in_their_order() -> None:
     assert got(out) == []
 
 
-def test_a_queue_without_messages_costs_as_one_with_one() -> None:
+def test_empty_queue_costs_as_much_as_one_message() -> None:
     assert changes(on_queues(one(), arrivals((1, 8, "B1", "r2", "X"), messages=0), SEED)[1]) == [-150]
 
 
-def test_what_is_too_long_or_not_decoded_is_malformed_and_not_hashed() -> None:
+def test_oversized_or_undecodable_packets_are_malformed_and_not_hashed() -> None:
     options = GossipOptions(max_queue_bytes=9, max_queue_messages=1)
     for rows in (arrivals((1, 8, "B1", "r2", "r2"), messages=1), arrivals((1, 8, "B1", "r2", "r2"), size=9)):
         assert needs_hashing(one(), rows, options).tolist() == [False]
@@ -167,7 +167,7 @@ def test_what_is_too_long_or_not_decoded_is_malformed_and_not_hashed() -> None:
     assert verdicts(on_queues(one(), rows, SEED)[1]) == ["Malformed"]
 
 
-def test_six_heads_are_refused_and_unknown_ones_are_kept_for_later() -> None:
+def test_six_heads_are_rejected_and_unknown_heads_are_retained() -> None:
     state = one(kept=())
     out = on_heads(state, packets((1, 8, [*"ABCDEF"]), (1, 9, [B]), malformed=[]), SEED)
     assert verdicts(out[1]) == ["BadNeighborPacket", "OK"] and changes(out[1]) == [-300, 0]
@@ -176,18 +176,18 @@ def test_six_heads_are_refused_and_unknown_ones_are_kept_for_later() -> None:
     assert sent(on_own_queues(state, kept_rows((1, "r4")), SEED)[1]) == [(1, 9, "r4")]
 
 
-def test_what_lies_behind_the_declared_heads_is_not_kept() -> None:
+def test_heads_behind_declared_heads_are_dropped() -> None:
     rows = packets((1, 8, [B, A, *"CDE"])).with_columns(count=np.ones(1, dtype=np.uint64))
     state, out = on_heads(one(), rows, SEED)
     assert sent(out) == [] and not state.peers["heads"][0, 1:].any()
 
 
-def test_the_last_declaration_of_a_step_counts() -> None:
+def test_last_declaration_of_a_step_counts() -> None:
     state = on_heads(one(kept=()), packets((1, 8, [A]), (1, 9, []), (1, 8, []), (1, 9, [A])), SEED)[0]
     assert sent(on_own_queues(state, kept_rows((1, "r1")), SEED)[1]) == [(1, 9, "r1")]
 
 
-def test_a_topic_stays_expected_while_one_leaf_lists_it() -> None:
+def test_topics_stay_expected_while_one_leaf_lists_them() -> None:
     state = ready(SEED, {1: [A, B]}, LISTED, (), [(1, root) for root in ("r1", "r3")])
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
     state, out = purge(state, 5_000, SEED)
@@ -195,7 +195,7 @@ def test_a_topic_stays_expected_while_one_leaf_lists_it() -> None:
     assert {*pool(state_to_tables(state)["expected"])} == {(1, "r3"), (1, "r4")}
 
 
-def test_what_is_expected_no_longer_stays_with_its_topic() -> None:
+def test_no_longer_expected_queues_stay_with_their_topic() -> None:
     """Topics expire, not queues (3.8, D-9): a fork may expect it again."""
     listed = {A: (7, (), [("B1", "r1"), ("B1", "r2")]), B: (8, (), [("B1", "r2")])}
     state = ready(SEED, {1: [A]}, listed, (), [(1, "r1")])
@@ -204,7 +204,7 @@ def test_what_is_expected_no_longer_stays_with_its_topic() -> None:
     assert pool(out.purged) == [] and pool(state_to_tables(state)["pool"]) == [(1, "r1")]
 
 
-def test_a_queue_that_was_purged_is_taken_again_on_a_fork_where_it_is_unrouted() -> None:
+def test_purged_queues_are_accepted_again_on_forks_where_unrouted() -> None:
     state = declared(one(), A)
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
     state, _ = purge(state, 5_000, SEED)
@@ -213,7 +213,7 @@ def test_a_queue_that_was_purged_is_taken_again_on_a_fork_where_it_is_unrouted()
     assert got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
 
 
-def test_a_purge_waits_for_its_interval_and_forgets_what_no_leaf_lists() -> None:
+def test_purge_waits_for_its_interval_and_removes_unlisted_topics() -> None:
     options = GossipOptions(purge_interval=100)
     state = ready(options, {1: [A]}, LISTED, [(1, 8)], [(1, "r1")])
     state, _ = purge(declared(state, A, options=options), 50, options)
@@ -226,7 +226,7 @@ def test_a_purge_waits_for_its_interval_and_forgets_what_no_leaf_lists() -> None
     assert len(state.listed.roots) == 2 and state.seen.shape == (1, 2)
 
 
-def test_in_root_mode_the_topic_is_the_root_itself() -> None:
+def test_topic_is_the_root_in_root_mode() -> None:
     options = GossipOptions(topic_mode="root")
     state = ready(options, {1: [A]}, LISTED, [(1, 8)])
     rows = arrivals((1, 8, "r1", "r1", "r1"), (1, 8, "B1", "r2", "r2"), (1, 8, "r1", "r2", "r2"))
@@ -237,9 +237,7 @@ def test_in_root_mode_the_topic_is_the_root_itself() -> None:
     ("mode", "by", "expected"),
     [("block", "topic", [(1, 8, "r1")]), ("block", "root", []), ("root", "topic", []), ("root", "root", [])],
 )
-def test_whether_a_common_leaf_has_the_topic_or_the_root(
-    mode: str, by: str, expected: list[tuple[int, int, str]]
-) -> None:
+def test_common_leaf_matches_by_topic_or_root(mode: str, by: str, expected: list[tuple[int, int, str]]) -> None:
     listed = {A: (7, (), [("B1", "r1"), ("B1", "r2")]), B: (7, (), [("B1", "r2")])}
     options = GossipOptions.model_validate({"topic_mode": mode, "allowed_by": by})
     state = ready(options, {1: [A, B]}, listed, [(1, 8)], [(1, "r1")])
@@ -249,7 +247,7 @@ def test_whether_a_common_leaf_has_the_topic_or_the_root(
     assert sent(on_own_queues(state, kept_rows((1, "r1")), options)[1]) == expected
 
 
-def test_a_body_that_two_blocks_issue_is_a_queue_of_each() -> None:
+def test_body_issued_by_two_blocks_is_a_queue_of_each() -> None:
     listed = {A: (7, (), [("B1", "r1"), ("B2", "r1")])}
     state = declared(ready(SEED, {1: [A]}, listed, [(1, 8), (1, 9)]), A)
     for issued in ("B2", "B1"):
@@ -262,7 +260,7 @@ def test_a_body_that_two_blocks_issue_is_a_queue_of_each() -> None:
 
 
 @pytest.mark.parametrize(("switch", "expected"), [("off", []), ("on", [(1, 8, "r3")])])
-def test_a_new_leaf_sends_what_it_allows_or_waits_for_a_declaration(
+def test_new_leaf_sends_allowed_queues_or_awaits_a_declaration(
     switch: str, expected: list[tuple[int, int, str]]
 ) -> None:
     options = GossipOptions.model_validate({"propagate_on_leaf": switch, "topic_mode": "root"})
@@ -273,7 +271,7 @@ def test_a_new_leaf_sends_what_it_allows_or_waits_for_a_declaration(
     assert {*sent(on_heads(state, packets((1, 8, [B])), options)[1])} == {(1, 8, "r3")} - {*expected}
 
 
-def test_what_was_received_may_come_again_after_other_heads_and_is_a_duplicate() -> None:
+def test_received_queues_repeated_after_new_heads_are_duplicates() -> None:
     row = arrivals((1, 8, "B1", "r2", "r2"))
     for until, expected in (("purge", "Duplicate"), ("disconnect", "Impolite")):
         options = GossipOptions.model_validate({"seen_until": until})
@@ -285,7 +283,7 @@ def test_what_was_received_may_come_again_after_other_heads_and_is_a_duplicate()
         assert verdicts(on_queues(state, row, options)[1]) == ["Impolite"]
 
 
-def test_who_declares_to_and_fro_repeats_a_queue_once_between_two_purges() -> None:
+def test_alternating_declarations_repeat_a_queue_once_between_purges() -> None:
     row, options = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(impolite_limit=2**31)
     state, _ = on_queues(declared(one(options), A, options=options), row, options)
     for turn in range(2):
@@ -298,7 +296,7 @@ def test_who_declares_to_and_fro_repeats_a_queue_once_between_two_purges() -> No
         state, _ = purge(state, (turn + 1) * options.purge_interval, options)
 
 
-def test_an_echo_is_looked_at_before_anything_else() -> None:
+def test_echo_is_checked_before_all_other_rules() -> None:
     """It may come when the node expects its queue no longer; its body is not hashed."""
     state = declared(one(), A)
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
@@ -306,7 +304,7 @@ def test_an_echo_is_looked_at_before_anything_else() -> None:
     assert verdicts(out) == ["Duplicate"] and changes(out) == [0] and len(out.beneficial) == 0
 
 
-def test_good_queues_are_told_with_their_bytes() -> None:
+def test_valid_queues_are_reported_with_bytes() -> None:
     rows = arrivals((1, 8, "B1", "r2", "r2"), (1, 9, "B1", "r2", "r2"), (1, 9, "B1", "r1", "X"), size=17)
     found = on_queues(one(kept=()), rows, SEED)[1].beneficial
     assert [*zip(found["peer"].tolist(), map(name, found["root"]), found["size"].tolist(), strict=True)] == [
@@ -324,7 +322,7 @@ CHAIN = {
 
 
 @pytest.mark.parametrize(("options", "expected"), [(SEED, []), (ONE_BACK, [(1, 8, "r1")])])
-def test_a_peer_one_block_behind_gets_what_its_leaf_lists_where_ancestors_are_kept(
+def test_peer_one_block_behind_gets_its_leafs_queues_with_ancestors(
     options: GossipOptions, expected: list[tuple[int, int, str]]
 ) -> None:
     state = ready(options, {1: [A]}, CHAIN, [(1, 8)], [(1, "r1")])
@@ -332,20 +330,20 @@ def test_a_peer_one_block_behind_gets_what_its_leaf_lists_where_ancestors_are_ke
     assert sent(on_heads(state, packets((1, 8, [A])), options)[1]) == expected
 
 
-def test_of_an_ancestor_that_was_no_leaf_nothing_is_known_and_older_ones_go() -> None:
+def test_non_leaf_ancestors_are_unknown_and_old_ancestors_are_dropped() -> None:
     state = ready(ONE_BACK, {1: [A], 2: [B]}, CHAIN)
     state, _ = on_leaves(state, leaf_rows({1: ["C"], 2: ["C"]}), *context(CHAIN, 1), ONE_BACK)
     # Node 1 went from A to C; node 2 had B as a leaf.
     assert {*pool(state_to_tables(state)["expected"])} == {(1, "r3"), (2, "r2"), (2, "r3")}
 
 
-def test_the_ancestors_of_a_common_leaf_count_as_the_peers_too() -> None:
+def test_ancestors_of_a_common_leaf_count_for_the_peer() -> None:
     state = ready(ONE_BACK, {1: [A]}, CHAIN, [(1, 8)], [(1, "r1")])
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(CHAIN, 1), ONE_BACK)
     assert sent(on_heads(state, packets((1, 8, [B])), ONE_BACK)[1]) == [(1, 8, "r1")]
 
 
-def test_who_connects_is_told_the_leaves_and_has_declared_none() -> None:
+def test_new_peers_are_sent_leaves_and_have_declared_none() -> None:
     state = declared(one(), A)
     state, out = connect(state, pairs((1, 8), (1, 3), (1, 3)), SEED)
     assert told(out) == [(1, 3, [A]), (1, 8, [A])] or told(out) == [(1, 8, [A]), (1, 3, [A])]
@@ -355,7 +353,7 @@ def test_who_connects_is_told_the_leaves_and_has_declared_none() -> None:
     assert sent(on_heads(state, packets((1, 8, [A])), SEED)[1]) == []
 
 
-def test_mistrust_costs_who_sends_what_its_leaves_do_not_imply() -> None:
+def test_mistrust_penalizes_queues_that_no_declared_leaf_implies() -> None:
     options = GossipOptions(mistrust_unimplied="on")
     state = declared(one(options), A, options=options)
     rows = arrivals((1, 8, "B1", "r2", "r2"), (1, 9, "B1", "r2", "r2"), (1, 9, "B3", "r4", "r4"))
@@ -367,7 +365,7 @@ def test_mistrust_costs_who_sends_what_its_leaves_do_not_imply() -> None:
     assert verdicts(out) == ["OK"] and gone(out) == [(1, 9, "Unimplied")]
 
 
-def test_the_prefix_ends_before_the_first_block_of_which_a_queue_is_missing() -> None:
+def test_prefix_ends_before_the_first_block_with_a_missing_queue() -> None:
     listed = {A: (9, (), [("B1", "r1"), ("B1", "r2"), ("B2", "r3"), ("B3", "r4"), ("B3", "r1")])}
     state = ready(SEED, {1: [A], 2: [A]}, listed, (), [*((1, f"r{n}") for n in (1, 2, 4)), (2, "r1"), (2, "r3")])
     rows = [
@@ -393,7 +391,7 @@ def test_the_prefix_ends_before_the_first_block_of_which_a_queue_is_missing() ->
     assert not len(complete_prefix(state, wanted.filter(np.zeros(len(rows), dtype=bool))))
 
 
-def test_answers_of_those_who_keep_queues_are_judged_at_nobodys_cost() -> None:
+def test_answers_of_holders_are_verified_without_penalty() -> None:
     options = GossipOptions(fallback_request="on", max_queue_bytes=30, max_pool_bytes=20)
     state = declared(one(options, kept=()), A, options=options)
     rows = [("B1", "r1", "r1"), ("B1", "r1", "r1"), ("B2", "r1", "r1"), ("B1", "r2", "X"), ("B1", "r2", "r2")]
@@ -407,7 +405,7 @@ def test_answers_of_those_who_keep_queues_are_judged_at_nobodys_cost() -> None:
     assert verdicts(on_answers(state, long, options)[1]) == ["Malformed"]
 
 
-def test_what_is_missing_is_asked_for_after_a_while() -> None:
+def test_missing_queues_are_requested_after_a_delay() -> None:
     on = GossipOptions(fallback_request="on", fallback_after=100)
     wanted = arrivals((1, 0, "B1", "r1", ""), (1, 0, "B1", "r2", ""), (1, 0, "B1", "r2", ""))
     waited = np.array([500, 99, 100], dtype=np.uint64)

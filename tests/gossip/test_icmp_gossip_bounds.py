@@ -60,7 +60,7 @@ def memory(state: GossipState) -> int:
     return sum(int(array.nbytes) for array in arrays)
 
 
-def test_a_flood_of_unknown_topics_roots_and_heads_takes_no_memory_and_no_hashing() -> None:
+def test_flood_of_unknown_packets_uses_no_memory_or_hashing() -> None:
     options = GossipOptions(least_reputation=-(2**40), impolite_limit=2**31)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8)])
     before = memory(state)
@@ -73,7 +73,7 @@ def test_a_flood_of_unknown_topics_roots_and_heads_takes_no_memory_and_no_hashin
     assert memory(state) == before
 
 
-def test_a_peer_is_disconnected_at_the_impolite_limit_and_nothing_after_it_counts() -> None:
+def test_peer_is_disconnected_at_the_impolite_limit_and_ignored_after() -> None:
     options = GossipOptions(impolite_limit=2)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8), (1, 9)])
     again = (1, 8, "B1", "r1", "r1")
@@ -85,7 +85,7 @@ def test_a_peer_is_disconnected_at_the_impolite_limit_and_nothing_after_it_count
     assert verdicts(on_queues(state, arrivals(again), options)[1]) == ["NotConnected"]
 
 
-def test_the_limit_counts_over_steps() -> None:
+def test_impolite_limit_accumulates_over_steps() -> None:
     options = GossipOptions(impolite_limit=2)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8)])
     again = arrivals((1, 8, "B1", "r1", "r1"))
@@ -96,7 +96,7 @@ def test_the_limit_counts_over_steps() -> None:
     assert found == [(1, 8, "Impolite")]
 
 
-def test_wasteful_peers_are_disconnected_for_what_took_the_last_of_their_reputation() -> None:
+def test_wasteful_peers_are_disconnected_for_the_last_penalty() -> None:
     options = GossipOptions(least_reputation=-250)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8), (1, 9)])
     rows = [(1, 8, "B1", "q1", "q1")] * 3 + [(1, 8, "B1", "r1", "r1"), (1, 9, "B1", "r1", "X")]
@@ -108,7 +108,7 @@ def test_wasteful_peers_are_disconnected_for_what_took_the_last_of_their_reputat
     assert gone(out) == [] and state.peers["reputation"].tolist() == [-150, 0]
 
 
-def test_good_queues_do_not_buy_the_right_to_waste_without_end() -> None:
+def test_valid_queues_do_not_offset_unlimited_waste() -> None:
     options = GossipOptions(least_reputation=-250, most_reputation=60)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8), (1, 9)])
     good = [(1, 8, "B1", name, name) for name in ("r1", "r2", "r3")]
@@ -120,7 +120,7 @@ def test_good_queues_do_not_buy_the_right_to_waste_without_end() -> None:
     assert verdicts(out) == [*["UnexpectedQueue"] * 3, "NotConnected"] and gone(out) == [(1, 8, "UnexpectedQueue")]
 
 
-def test_bad_packets_disconnect_and_what_came_after_them_is_not_taken() -> None:
+def test_invalid_packets_disconnect_and_later_ones_are_ignored() -> None:
     options = GossipOptions(least_reputation=-300)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8), (1, 9)], [(1, "r1")])
     state, out = on_heads(state, packets((1, 8, [*"ABCDEF"]), (1, 8, ["A"]), (1, 9, ["A"])), options)
@@ -128,7 +128,7 @@ def test_bad_packets_disconnect_and_what_came_after_them_is_not_taken() -> None:
     assert gone(out) == [(1, 8, "BadNeighborPacket")] and sent(out) == [(1, 9, "r1")]
 
 
-def test_who_was_disconnected_for_what_it_sent_waits_and_so_many_are_remembered() -> None:
+def test_banned_peers_wait_and_the_ban_list_is_bounded() -> None:
     options = GossipOptions(impolite_limit=1, ban_time=100, max_banned=2, purge_interval=2**40)
     state = ready(options, {1: ["A"], 2: ["A"]}, LISTED, [(1, 6), (1, 7), (1, 8), (1, 9), (2, 9)])
 
@@ -154,7 +154,7 @@ def test_who_was_disconnected_for_what_it_sent_waits_and_so_many_are_remembered(
     assert len(step(ready(never, {1: ["A"]}, LISTED, [(1, 8)]), rude(8), 10, never)[0].banned) == 0
 
 
-def test_more_peers_than_a_node_may_have_are_refused_the_later_ones() -> None:
+def test_peers_beyond_the_limit_are_rejected_latest_first() -> None:
     options = GossipOptions(max_peers=2)
     state, _ = connect(start_nodes(u32([1, 2]), options), pairs((1, 9)), options)
     state, out = connect(state, pairs((1, 8), (2, 5), (1, 7), (1, 9), (2, 6)), options)
@@ -167,13 +167,13 @@ def test_more_peers_than_a_node_may_have_are_refused_the_later_ones() -> None:
     ]
 
 
-def test_of_a_leaf_that_lists_too_much_the_first_queues_are_expected() -> None:
+def test_oversized_leaf_expects_its_first_queues_only() -> None:
     options = GossipOptions(max_leaf_queues=3)
     state = ready(options, {1: ["A"]}, LISTED)
     assert {root for _, root in pool(state_to_tables(state)["expected"])} == {"r0", "r1", "r2"}
 
 
-def test_the_limit_of_a_leaf_is_its_own_in_whatever_order_the_leaves_are_told() -> None:
+def test_leaf_limit_is_independent_of_leaf_order() -> None:
     options = GossipOptions(max_leaf_queues=2)
     both = {1: ["A", "B"]}
     blocks, unrouted = context({"A": (7, (), [("B1", f"r{n}") for n in range(4)]), "B": (7, (), [("B2", "q1")])})
@@ -183,7 +183,7 @@ def test_the_limit_of_a_leaf_is_its_own_in_whatever_order_the_leaves_are_told() 
         assert {root for _, root in pool(state_to_tables(state)["expected"])} == {"r0", "r1", "q1"}
 
 
-def test_what_was_seen_stays_until_the_purge_of_its_own_node() -> None:
+def test_seen_queues_persist_until_the_purge_of_their_node() -> None:
     blocks = {**LISTED, "B": (8, (), [])}
     state = ready(SEED, {1: ["A"], 2: ["A"]}, blocks, [(1, 8)], [(1, "r1")])
     state, out = on_heads(state, packets((1, 8, ["A"])), SEED)
@@ -198,7 +198,7 @@ def test_what_was_seen_stays_until_the_purge_of_its_own_node() -> None:
     assert sent(on_own_queues(state, kept_rows((1, "r1")), SEED)[1]) == []
 
 
-def test_a_full_pool_takes_no_more_and_has_room_again_after_a_purge() -> None:
+def test_full_pool_rejects_queues_until_a_purge() -> None:
     options = GossipOptions(max_pool_bytes=25, purge_interval=10)
     blocks = {**LISTED, "B": (8, (), [("B2", "r1"), ("B2", "r5")])}
     state = ready(options, {1: ["A"]}, blocks, [(1, 8)], [(1, "r1")])
@@ -214,7 +214,7 @@ def test_a_full_pool_takes_no_more_and_has_room_again_after_a_purge() -> None:
     assert got(on_own_queues(state, kept_rows((1, "r5")), options)[1]) == [(1, "r5")]
 
 
-def test_nodes_that_know_nothing_yet_and_no_nodes_at_all_take_whatever_comes() -> None:
+def test_nodes_without_leaves_and_empty_networks_accept_any_input() -> None:
     options = GossipOptions(ancestors=2, mistrust_unimplied="on")
     rows = arrivals((1, 8, "B1", "r1", "r1"), (1, 9, "B1", "r1", "r1"), (3, 8, "B1", "r1", "r1"))
     inputs = StepInputs(kept=kept_rows((1, "r1")), heads=packets((1, 8, ["A"])), queues=rows)
@@ -227,7 +227,7 @@ def test_nodes_that_know_nothing_yet_and_no_nodes_at_all_take_whatever_comes() -
     assert verdicts(out) == ["NotConnected"] * 3 and len(state_to_tables(state)["expected"]) == 0
 
 
-def test_a_step_takes_so_much_of_each_peer() -> None:
+def test_each_peer_has_a_step_quota() -> None:
     options = GossipOptions(max_step_packets=2, max_step_bytes=100)
     rows = pairs((1, 8), (1, 9), (1, 8), (1, 8), (2, 8), (2, 8), (1, 9))
     sizes = np.array([10, 101, 10, 10, 60, 60, 0], dtype=np.uint64)
@@ -326,7 +326,7 @@ def _plain(frame: Frame) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("seed", "ancestors"), [(1, 0), (2, 1), (3, 0), (4, 2), (5, 0), (6, 1)])
-def test_what_a_node_does_depends_on_no_other_node_of_the_call(
+def test_node_results_are_independent_of_other_nodes_in_the_call(
     seed: int, ancestors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options, steps = _scene(seed, ancestors)
@@ -383,7 +383,7 @@ def _check(state: GossipState, options: GossipOptions) -> None:
 
 
 @pytest.mark.parametrize("mode", ["block", "root"])
-def test_every_queue_reaches_every_node_and_none_goes_to_a_peer_twice(mode: str) -> None:
+def test_every_queue_reaches_every_node_and_each_peer_once(mode: str) -> None:
     options = GossipOptions.model_validate({"topic_mode": mode})
     draw = np.random.default_rng(11)
     edges = {(n, (n + 1) % NODES) for n in range(NODES)} | {
@@ -412,7 +412,7 @@ def test_every_queue_reaches_every_node_and_none_goes_to_a_peer_twice(mode: str)
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_digests_that_begin_alike_are_told_apart(alike: bool) -> None:
+def test_digests_with_equal_prefixes_are_distinguished(alike: bool) -> None:
     """Who wants to can make two roots with equal beginnings; a topic or root that nobody lists may begin like one."""
     draw = np.random.default_rng(3)
     known = merge_digests(draw.integers(0, 256, (100, 32), dtype=np.uint8))

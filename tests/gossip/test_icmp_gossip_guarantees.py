@@ -117,7 +117,7 @@ PLANTED: dict[str, Change] = {
 }
 
 
-def test_nothing_is_found_where_nothing_is_wrong() -> None:
+def test_honest_log_has_no_violations() -> None:
     rows = log()
     assert findings(rows) == findings(rows, "unchecked") == []
     assert [most_accesses(Options(ancestors=a)) for a in (0, 1)] == [42, 132]
@@ -128,12 +128,12 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_violation_is_found(name: str) -> None:
+def test_planted_violations_are_detected(name: str) -> None:
     found = [f for f in findings(PLANTED[name](log())) if f.guarantee == name.split()[0]]
     assert found, name
 
 
-def test_a_new_connection_knows_nothing_of_the_one_before() -> None:
+def test_new_connection_inherits_no_state() -> None:
     rows = log()
     i = rows_of(Sent, rows, "a", lambda row: True)[0]
     first = rows[i]
@@ -142,7 +142,7 @@ def test_a_new_connection_knows_nothing_of_the_one_before() -> None:
 
 
 @pytest.mark.parametrize(("kind", "guarantees"), [(Lists, {"G4", "L1", "L2"}), (Queue, {"G4"})])
-def test_missing_rows_are_told(kind: type, guarantees: set[str]) -> None:
+def test_missing_rows_are_reported(kind: type, guarantees: set[str]) -> None:
     rows = [row for row in log() if not isinstance(row, kind)]
     assert findings(rows) == []
     assert {f.guarantee for f in findings(rows, "unchecked")} == guarantees

@@ -44,7 +44,7 @@ def sound(g: GossipEngine) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_06_routed_on_one_fork_only(make: Make, mode: str) -> None:
+def test_06_queue_routed_on_one_fork_only(make: Make, mode: str) -> None:
     g = make(Options(topic_mode=mode))  # type: ignore[arg-type]
     first, x, top = posted(g)
     routed, unrouted = block(g, top, consumes=[2]), block(g, top, seal=b"2")
@@ -65,7 +65,7 @@ def test_06_routed_on_one_fork_only(make: Make, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_07_two_leaves_list_the_same(make: Make, mode: str) -> None:
+def test_07_two_leaves_list_one_queue(make: Make, mode: str) -> None:
     """Leaves with different and with the same roots; one is dropped (D-6)."""
     g = make(Options(topic_mode=mode))  # type: ignore[arg-type]
     first, x, top = posted(g)
@@ -84,7 +84,7 @@ def test_07_two_leaves_list_the_same(make: Make, mode: str) -> None:
     sound(g)
 
 
-def test_08_28_unexpected_or_wrong(make: Make) -> None:
+def test_08_28_unexpected_or_altered_queues(make: Make) -> None:
     """A valid trie with a root that nobody posted; an expected root with other messages."""
     g = make()
     x, _ = watched(g)
@@ -100,7 +100,7 @@ def test_08_28_unexpected_or_wrong(make: Make) -> None:
     sound(g)
 
 
-def test_08_the_topic_is_that_of_the_block(make: Make) -> None:
+def test_08_topic_belongs_to_its_block(make: Make) -> None:
     """Block mode: a root that was posted, on the topic of another block."""
     g = make()
     _, top = watched(g)
@@ -130,7 +130,7 @@ def test_10_empty_lists(make: Make) -> None:
     assert verdicts(g, "v") == [("wasteful", "UnexpectedQueue", -100), ("wasteful", "RootMismatch", -150)]
 
 
-def test_11_nothing_without_a_common_leaf(make: Make) -> None:
+def test_11_no_queue_without_a_common_leaf(make: Make) -> None:
     g = make()
     first, x, top = posted(g)
     on_fork = block(g, x, {1: [(2, b"fork")]}, seal=b"f")
@@ -195,7 +195,7 @@ def test_13_echo(make: Make) -> None:
     sound(g)
 
 
-def test_14_a_flood_of_unknown_topics(make: Make) -> None:
+def test_14_flood_of_unknown_topics(make: Make) -> None:
     g = make()
     watched(g)
     before = g.held("v")
@@ -233,7 +233,7 @@ def test_15_identical_queues(make: Make, mode: str) -> None:
     sound(g)
 
 
-def test_16_a_node_joins_late(make: Make) -> None:
+def test_16_node_joins_late(make: Make) -> None:
     g = make()
     first, x, top = posted(g)
     done = block(g, top, consumes=[2])
@@ -275,7 +275,7 @@ def test_17_holders_offline(make: Make) -> None:
 
 
 @pytest.mark.parametrize("purged", ["before", "after"])
-def test_24_a_purge_at_the_moment_of_a_new_leaf(make: Make, purged: str) -> None:
+def test_24_purge_coincides_with_a_new_leaf(make: Make, purged: str) -> None:
     g = make()
     first, x, top = posted(g)
     y = block(g, top, {1: [(2, b"live")]})
@@ -297,7 +297,7 @@ def test_24_a_purge_at_the_moment_of_a_new_leaf(make: Make, purged: str) -> None
 
 
 @pytest.mark.parametrize("purges", [False, True])
-def test_25_a_reverted_state(make: Make, purges: bool) -> None:
+def test_25_reverted_state(make: Make, purges: bool) -> None:
     """The block that routed the queue is found invalid; another of its height routes nothing. What was purged meanwhile
     is sent again only if the purge forgot that it was sent."""
     g = make(Options(seen_until="purge" if purges else "disconnect"))
@@ -323,7 +323,7 @@ def test_25_a_reverted_state(make: Make, purges: bool) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5, 40, 80])
-def test_27_a_sketch_that_is_too_small(make: Make, count: int) -> None:
+def test_27_undersized_sketch(make: Make, count: int) -> None:
     """It is doubled until the difference fits, and everything comes, once."""
     g = make(Options(reconciliation="minisketch"))
     first = registered(g, *range(1, count + 2))
@@ -340,7 +340,7 @@ def test_27_a_sketch_that_is_too_small(make: Make, count: int) -> None:
     sound(g)
 
 
-def test_27_what_a_sketch_claims_is_judged_by_its_root(make: Make) -> None:
+def test_27_sketch_claims_are_verified_by_root(make: Make) -> None:
     """A stranger's sketch has an element that no queue has; it is asked for it, and its answer is refused."""
     g = make(Options(reconciliation="minisketch"))
     x, _ = watched(g)
@@ -358,7 +358,7 @@ def test_27_what_a_sketch_claims_is_judged_by_its_root(make: Make) -> None:
     assert len(g.heard["s"]) == heard
 
 
-def test_27_beyond_the_largest_sketch_all_is_pushed(make: Make) -> None:
+def test_27_differences_beyond_the_largest_sketch_push_all(make: Make) -> None:
     g = make(Options(reconciliation="minisketch"))
     x, _ = watched(g)
     g.stranger("other")
@@ -376,7 +376,7 @@ def test_27_beyond_the_largest_sketch_all_is_pushed(make: Make) -> None:
     assert sent_to(g, "s") == [key(m)]
 
 
-def test_29_more_leaves_than_five(make: Make) -> None:
+def test_29_more_than_five_leaves(make: Make) -> None:
     """The highest, then the smallest hashes; what is not among the best is not expected."""
     g = make()
     first = registered(g, 1, 2)
@@ -411,13 +411,13 @@ def asked(make: Make, switch: str, lies: bool = False) -> GossipEngine:
 
 
 @pytest.mark.parametrize(("switch", "prefixes"), [("off", [(), (), ()]), ("on", [(), (), (2,)])])
-def test_what_is_missing_is_asked_of_holders(make: Make, switch: str, prefixes: list[tuple[int, ...]]) -> None:
+def test_missing_queues_are_requested_from_holders(make: Make, switch: str, prefixes: list[tuple[int, ...]]) -> None:
     """3.9 step 3: after a while, and what comes is gossiped here."""
     g = asked(make, switch)
     assert [row.complete_prefix for row in rows(g, Fetch, "b")] == prefixes
     assert len(g.pool("v")) == (switch == "on")
 
 
-def test_an_answer_with_other_messages_is_not_taken(make: Make) -> None:
+def test_answers_with_other_messages_are_rejected(make: Make) -> None:
     g = asked(make, "on", lies=True)
     assert list(g.pool("v").values()) == [(b"q",)]

@@ -40,20 +40,20 @@ def compared(seeds: range, slots: int) -> Counter[str]:
     return seen
 
 
-def test_the_same_as_the_oracle_after_every_event() -> None:
+def test_kernel_equals_oracle_after_every_event() -> None:
     """Forks, late nodes, links that break, lost packets, a stranger."""
     seen = compared(range(len(SETTINGS)), 4)
     assert {name for name in ("good", "duplicate", "UnexpectedQueue", "put", "purge") if not seen[name]} == set()
 
 
 @pytest.mark.slow
-def test_the_same_as_the_oracle_in_many_networks() -> None:
+def test_kernel_equals_oracle_in_many_networks() -> None:
     seen = compared(range(8, sized(16, 28)), 10)
     assert seen["Impolite"] and seen["RootMismatch"] and seen["duplicate"]
 
 
 @pytest.mark.slow
-def test_every_queue_reaches_everybody_also_where_nodes_are_late() -> None:
+def test_every_queue_reaches_every_node_with_lagging_nodes() -> None:
     """L1, with the kernel's defaults."""
     for seed in range(3):
         w = World(seed, MENDED, nodes=BothNodes)

@@ -80,7 +80,7 @@ def unreached(options: Options, late: float) -> int:
 
 
 @pytest.mark.parametrize("mode", ["block", "root"])
-def test_every_queue_reaches_everybody(mode: str) -> None:
+def test_every_queue_reaches_every_node(mode: str) -> None:
     """L1: in the time of 1.4 by the text alone; where some are a block late, only if a new leaf of one's own is as good
     as a declaration, nothing is sent that its receiver does not expect, and what is purged is forgotten."""
     options = Options(topic_mode=mode)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def refused_honest(options: Options) -> int:
     return sum(isinstance(row, Got) and row.peer != "s" and row.error is not None for log in logs for row in log)
 
 
-def test_whoever_obeys_is_refused_where_a_topic_has_several_roots() -> None:
+def test_honest_peers_are_rejected_when_a_topic_has_several_roots() -> None:
     assert refused_honest(Options()) > 0
     assert refused_honest(Options(allowed_by="root")) == 0
     assert refused_honest(Options(topic_mode="root")) == 0
@@ -104,7 +104,7 @@ def test_whoever_obeys_is_refused_where_a_topic_has_several_roots() -> None:
 
 
 @pytest.mark.parametrize(("by", "sent"), [("topic", [b"q", b"r"]), ("root", [b"r"])])
-def test_a_topic_of_which_one_root_is_routed(by: str, sent: list[bytes]) -> None:
+def test_topic_with_one_routed_root(by: str, sent: list[bytes]) -> None:
     """Two queues of one block; on the fork that the stranger has, chain 2 has consumed its own."""
     g = GossipNetwork(Options(allowed_by=by))  # type: ignore[arg-type]
     first = registered(g, 1, 2, 3)
@@ -120,7 +120,7 @@ def test_a_topic_of_which_one_root_is_routed(by: str, sent: list[bytes]) -> None
 
 
 @pytest.mark.parametrize("switch", ["off", "on"])
-def test_whoever_is_always_ahead_is_served_by_whoever_is_behind_on_a_new_leaf_only(switch: str) -> None:
+def test_leading_peer_is_served_by_lagging_peers_only_on_new_leaf(switch: str) -> None:
     """Collator c, then a, then v, who has every block first."""
     g = GossipNetwork(Options(propagate_on_leaf=switch))  # type: ignore[arg-type]
     first = registered(g, 1, 2)
@@ -158,7 +158,7 @@ def behind(**options: object) -> tuple[GossipNetwork, Hash, Envelope]:
 
 
 @pytest.mark.parametrize(("diff", "sent"), [("all", 1), ("new_only", 0)])
-def test_heads_that_are_declared_again(diff: str, sent: int) -> None:
+def test_heads_declared_again(diff: str, sent: int) -> None:
     """D-7."""
     g, t2, _ = behind(heads_diff=diff)
     assert sent_to(g, "s") == []
@@ -185,7 +185,7 @@ def test_ancestors_that_were_leaves(a: int, one_by_one: bool, sent: int) -> None
     assert (queue(g, x, b"q").topic in g.expected("a")) == bool(sent)
 
 
-def test_ancestors_of_the_peers_heads() -> None:
+def test_ancestors_of_peer_heads() -> None:
     """A peer one block ahead, of a block whose header is there and that is no leaf any more."""
     for a, sent in ((0, 0), (1, 1)):
         g = GossipNetwork(Options(ancestors=a))
@@ -209,7 +209,7 @@ def test_ancestors_of_the_peers_heads() -> None:
 
 
 @pytest.mark.parametrize("switch", ["off", "on"])
-def test_a_topic_that_no_declared_head_implies(switch: str) -> None:
+def test_topics_implied_by_no_declared_head(switch: str) -> None:
     """3.7's open question."""
     g, t2, m = behind(mistrust_unimplied=switch)
     g.add("v")
@@ -269,7 +269,7 @@ def test_leaves_are_replaced(overlap: bool) -> None:
     assert node.expected == {queueTopic(names[2]): {names[2]: overlap}}
 
 
-def test_the_queues_of_the_old_tests_are_taken_on_their_topics() -> None:
+def test_substrate_vector_queues_are_accepted_on_their_topics() -> None:
     """By the root of layout V0 only."""
     cases = load_vectors("substrate_roots")["egress_queues"]
     roots = [root for case in cases for root in decode_all(case["roots"])]
@@ -288,7 +288,7 @@ def test_the_queues_of_the_old_tests_are_taken_on_their_topics() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 10_000])
-def test_30_the_number_of_queues_costs_nothing_to_decide(count: int) -> None:
+def test_30_decision_cost_is_independent_of_the_number_of_queues(count: int) -> None:
     roots = [i.to_bytes(32, "big") for i in range(count)]
     for mode in ("block", "root"):
         node = Node("n", Options(topic_mode=mode), peers={"k": PeerState()})
@@ -301,7 +301,7 @@ def test_30_the_number_of_queues_costs_nothing_to_decide(count: int) -> None:
         assert allowed(node, chain, "k", b"t" * 32, roots[-1]) == (False, 21)
 
 
-def test_packets_are_bytes() -> None:
+def test_packets_round_trip_as_bytes() -> None:
     heads = Declaration((b"h" * 32, b"i" * 32))
     assert encode(heads) == b"\1\1\x08" + b"h" * 32 + b"i" * 32
     m = Envelope(b"t" * 32, R([b"ab", b""]), (b"ab", b""))
@@ -326,12 +326,12 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_other_bytes_are_malformed(name: str) -> None:
+def test_undecodable_bytes_are_malformed(name: str) -> None:
     with pytest.raises(IcmpError, match="Malformed"):
         decode(b"t" * 32, MALFORMED[name])
 
 
-def test_malformed_comes_first_and_costs_its_sender() -> None:
+def test_malformed_precedes_other_verdicts_and_is_penalized() -> None:
     g, _, m = behind()
     for data in (*MALFORMED.values(), b"\1\1\x18" + b"h" * 191):
         g.says("s", "a", (m.topic, data))

@@ -67,7 +67,7 @@ def larger(peer: int, capacity: int) -> Frame:
     return pairs((1, peer)).with_columns(capacity=np.array([capacity], dtype=np.uint64))
 
 
-def test_what_is_no_sketch_is_malformed_and_ends_a_connection_at_last() -> None:
+def test_invalid_sketches_are_malformed_and_finally_disconnect() -> None:
     wrong = [(8, 0, b""), (8, 4, bytes(16)), (8, 65, bytes(4 * 66)), (8, 2**63, bytes(8)), (6, 4, of(4))]
     state, out = on_sketches(ready(), sketches(*wrong), OPTIONS)
     assert verdicts(out) == ["Malformed"] * 4 + ["NotConnected"] and changes(out) == [-500] * 4 + [0]
@@ -77,11 +77,11 @@ def test_what_is_no_sketch_is_malformed_and_ends_a_connection_at_last() -> None:
     assert gone(out) == [(1, 8, "Malformed")] and 8 not in state.peers["peer"].tolist() and len(out.asks) == 0
 
 
-def test_no_sketch_goes_to_who_has_no_block_in_common() -> None:
+def test_no_sketch_is_sent_without_a_common_block() -> None:
     assert len(on_heads(ready(), packets((1, 8, ["X"])), OPTIONS)[1].sketches) == 0
 
 
-def test_who_leaves_does_not_move_what_is_asked_of_others() -> None:
+def test_leaving_peers_do_not_shift_requests_to_others() -> None:
     strict = GossipOptions(reconciliation="minisketch", least_reputation=-500)
     _, out = on_sketches(ready(strict), sketches((7, 0, b""), (8, 16, of(16, 3)), (9, 16, of(16, 4))), strict)
     assert gone(out) == [(1, 7, "Malformed")]
@@ -90,7 +90,7 @@ def test_who_leaves_does_not_move_what_is_asked_of_others() -> None:
     assert gone(out) == [(1, 7, "Malformed")] and len(out.asks) == 0
 
 
-def test_of_a_node_so_many_sketches_are_decoded_and_of_each_peer_the_last() -> None:
+def test_decoded_sketches_are_limited_per_node_and_last_per_peer() -> None:
     rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4)), (7, 16, of(16, 2)))
     state, out = on_sketches(ready(), rows, OPTIONS)
     assert [*zip(out.asks["peer"].tolist(), out.asks["id"].tolist(), strict=True)] == [(7, 2), (8, 3)]
@@ -102,12 +102,12 @@ def test_of_a_node_so_many_sketches_are_decoded_and_of_each_peer_the_last() -> N
     assert sent(on_larger_sketch_requests(state, larger(9, 65), OPTIONS)[1]) == []
 
 
-def test_a_column_of_sketches_may_be_a_part_of_another() -> None:
+def test_sketch_columns_may_be_slices() -> None:
     rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4))).slice(1, 3)
     assert on_sketches(ready(), rows, OPTIONS)[1].asks["id"].tolist() == [3, 4]
 
 
-def test_so_many_larger_sketches_are_made_in_a_step_and_the_others_are_sent_everything() -> None:
+def test_larger_sketches_are_limited_per_step_and_other_peers_get_all() -> None:
     options = OPTIONS.model_copy(update={"max_step_sketches": 2})
     rows = concat([larger(peer, 16) for peer in (7, 8, 9)])
     state, out = on_larger_sketch_requests(ready(options), rows, options)
@@ -115,7 +115,7 @@ def test_so_many_larger_sketches_are_made_in_a_step_and_the_others_are_sent_ever
     assert len(on_larger_sketch_requests(state, larger(9, 16), options)[1].sketches) == 1
 
 
-def test_a_larger_sketch_of_the_same_set() -> None:
+def test_larger_sketch_covers_the_same_set() -> None:
     state, out = on_larger_sketch_requests(ready(), larger(8, 16), OPTIONS)
     capacity, data = out.sketches["capacity"].tolist(), out.sketches["sketch"].to_pylist()
     mine = Minisketch.deserialize(32, 16 + CHECK, data[0]).decode()
@@ -134,7 +134,7 @@ def test_a_larger_sketch_of_the_same_set() -> None:
     )
 
 
-def test_a_difference_that_is_too_large_is_always_seen() -> None:
+def test_excessive_differences_are_always_detected() -> None:
     """Without the sum beyond the capacity one in two of these would decode to other elements."""
     state = ready()
     own = Minisketch.deserialize(
@@ -154,7 +154,7 @@ def test_sketches_need_the_option() -> None:
         step(start_nodes(u32([1]), off), StepInputs(more=larger(8, 4)), 0, off)
 
 
-def test_who_connects_again_has_another_salt() -> None:
+def test_reconnected_peer_has_another_salt() -> None:
     state = ready()
     first = on_larger_sketch_requests(state, larger(8, 16), OPTIONS)[1].sketches["sketch"].to_pylist()
     again = salted((1, 8)).with_columns(salt=np.full((1, 32), 3, dtype=np.uint8))
@@ -164,7 +164,7 @@ def test_who_connects_again_has_another_salt() -> None:
 
 
 @pytest.mark.parametrize(("by", "expected"), [("root", ["r2"]), ("topic", ["r1", "r2"])])
-def test_what_is_asked_for_must_be_allowed(by: str, expected: list[str]) -> None:
+def test_requests_must_be_allowed(by: str, expected: list[str]) -> None:
     """The peer's leaf has the topic, for one of its two queues."""
     options = GossipOptions.model_validate({"reconciliation": "minisketch", "allowed_by": by})
     listed = {"A": (7, (), [("B1", "r1"), ("B1", "r2")]), "B": (7, (), [("B1", "r2")])}

@@ -81,7 +81,7 @@ def compared(seed: int, options: Options, slices: int) -> Counter[str]:
     return w.both.seen
 
 
-def test_a_step_of_many_events_is_what_the_oracle_makes_of_one_after_the_other() -> None:
+def test_step_of_many_events_equals_sequential_oracle() -> None:
     seen: Counter[str] = Counter()
     for seed, options in enumerate(SETTINGS.values(), 2):
         seen += compared(seed, options, 18)
@@ -91,7 +91,7 @@ def test_a_step_of_many_events_is_what_the_oracle_makes_of_one_after_the_other()
 
 
 @pytest.mark.parametrize("name", SKETCHES)
-def test_the_same_with_sketches(name: str) -> None:
+def test_steps_equal_the_oracle_with_sketches(name: str) -> None:
     seen = compared(301, SKETCHES[name], 18)
     assert seen["Sketch"] and seen["Ask"]
 
@@ -106,9 +106,7 @@ LATE = Chances(reverts=0.0, answers=0.0, imports=0.25, block=0.35)
         (15, LATE, replace(MENDED, allowed_by="topic")),
     ],
 )
-def test_every_queue_reaches_everybody_among_peers_that_obey_no_rule(
-    seed: int, chances: Chances, text: Options
-) -> None:
+def test_every_queue_reaches_every_node_among_misbehaving_peers(seed: int, chances: Chances, text: Options) -> None:
     """L1, with forks, late nodes and links that break; with a rule of the text, it does not hold there."""
     for rules, holds in ((MENDED, True), (text, False)):
         options = replace(rules, least_reputation=-10_000, ban_time=30_000, impolite_limit=16)
@@ -121,7 +119,7 @@ def test_every_queue_reaches_everybody_among_peers_that_obey_no_rule(
 
 
 @pytest.mark.slow
-def test_the_same_in_many_networks() -> None:
+def test_steps_equal_the_oracle_in_many_networks() -> None:
     seen: Counter[str] = Counter()
     for seed, options in enumerate(SETTINGS.values(), 100):
         seen += compared(seed, options, 40)

@@ -79,7 +79,7 @@ def theirs(*rows: tuple[int, list[int]], malformed: bool = False) -> Frame:
     return frame.with_columns(labels=found, malformed=np.full(len(rows), malformed))
 
 
-def test_a_node_expects_what_it_subscribes_to_on_the_topics_of_both_sides() -> None:
+def test_node_expects_subscribed_queues_on_topics_of_both_sides() -> None:
     state = ready(OPTIONS, (1, 5), (1, TO + 7))
     expected = state_to_tables(state)["expected"]
     found = {*zip((t.tobytes() for t in expected["topic"]), (r.tobytes() for r in expected["root"]), strict=True)}
@@ -104,7 +104,7 @@ def test_a_node_expects_what_it_subscribes_to_on_the_topics_of_both_sides() -> N
     assert verdicts(on_answers(state, asked, OPTIONS)[1]) == ["OK", "UnexpectedQueue", "UnexpectedQueue"]
 
 
-def test_who_keeps_a_queue_has_it_on_both_topics_and_sends_each_peer_what_it_subscribes_to() -> None:
+def test_holder_serves_both_topics_by_subscription() -> None:
     state, out = on_subscriptions(ready(), theirs((8, [TO + 6]), (9, [5, TO + 7])), OPTIONS)
     assert verdicts(out) == ["OK", "OK"]
     state, out = on_own_queues(state, kept_rows((1, "r1"), (1, "r2")), OPTIONS)
@@ -120,7 +120,7 @@ def test_who_keeps_a_queue_has_it_on_both_topics_and_sends_each_peer_what_it_sub
     assert purge(state, 2_000, OPTIONS)[1].purged["node"].tolist() == []
 
 
-def test_subscriptions_are_bounded_and_bad_ones_cost() -> None:
+def test_subscriptions_are_bounded_and_invalid_ones_are_penalized() -> None:
     with pytest.raises(InvalidInput, match="node 1 has 3; allowed: up to 2"):
         ready(OPTIONS, (1, 5), (1, 6), (1, 7))
     state = ready(OPTIONS, (1, 5), (1, 6), (1, 5))
@@ -141,14 +141,14 @@ def test_subscriptions_are_bounded_and_bad_ones_cost() -> None:
         step(start_nodes(u32([1]), GossipOptions()), StepInputs(subscribe=labels((1, 5))), 0, GossipOptions())
 
 
-def test_who_connects_again_has_subscribed_to_nothing() -> None:
+def test_reconnected_peer_has_no_subscriptions() -> None:
     state, _ = on_subscriptions(ready(), theirs((8, [5])), OPTIONS)
     state, out = step(state, StepInputs(connect=pairs((1, 8), (1, 3))), 0, OPTIONS)
     assert out.subscriptions["peer"].tolist() == [3, 8]
     assert (state.peers["interests"] == NO_INTEREST).all() and state.peers["interests"].shape == (4, 2)
 
 
-def test_queues_reach_those_who_need_them_and_nobody_else() -> None:
+def test_queues_reach_only_nodes_that_need_them() -> None:
     """A line: a collator of 5; nodes that need what goes to 6, to 7, and to both; and one that needs nothing."""
     line = [(1, 2), (2, 3), (3, 4), (4, 5)]
     both = pairs(*sorted([*line, *((b, a) for a, b in line)]))
@@ -189,7 +189,7 @@ def test_queues_reach_those_who_need_them_and_nobody_else() -> None:
     assert not {root for node, root in there if node in (4, 5)}
 
 
-def test_what_an_option_needs_is_asked_for_by_name() -> None:
+def test_missing_option_dependencies_are_named() -> None:
     block, unrouted = leaf("A", QUEUES)
     with pytest.raises(InvalidInput, match="unrouted: topology = from_to needs the columns sender"):
         on_leaves(
@@ -204,7 +204,7 @@ def test_what_an_option_needs_is_asked_for_by_name() -> None:
         connect(start_nodes(u32([1]), salted), pairs((1, 2)), salted)
 
 
-def test_a_sketch_has_what_its_receiver_subscribes_to() -> None:
+def test_sketch_covers_the_receivers_subscriptions() -> None:
     options = GossipOptions(topology="from_to", max_subscriptions=2, reconciliation="minisketch")
     links = pairs((1, 8)).with_columns(salt=np.zeros((1, 32), dtype=np.uint8))
     state, _ = connect(start_nodes(u32([1]), options), links, options)
@@ -217,7 +217,7 @@ def test_a_sketch_has_what_its_receiver_subscribes_to() -> None:
     assert len(sketch.decode()) == 2
 
 
-def test_labels_stay_with_their_topics_when_another_leaf_comes() -> None:
+def test_labels_stay_with_their_topics_when_a_leaf_is_added() -> None:
     """Also that of chain 0, whose two labels are the ends of the two ranges."""
     more = [("B3", "r4", 0, 9), ("B3", "r5", 9, 0), ("B0", "r1", 4, 3)]
     state = ready(OPTIONS, (1, TO), (1, 0))

@@ -70,7 +70,7 @@ def settlement(deposit: int = 1_000) -> Settlement:
     return chain
 
 
-def test_a_winning_ticket_is_paid_once_and_value_is_conserved() -> None:
+def test_winning_ticket_is_paid_once_and_value_is_conserved() -> None:
     chain, (serial,) = settlement(), serials(True, 1)
     ticket, secret = ticket_of(serial), secret_of(serial)
     signature = ticket.sign(PAYER)
@@ -81,7 +81,7 @@ def test_a_winning_ticket_is_paid_once_and_value_is_conserved() -> None:
     assert (chain.earned[public(PAYEE)], chain.burned) == (64 - 32, 32)
 
 
-def test_forged_altered_stolen_and_losing_tickets_are_refused_and_change_nothing() -> None:
+def test_forged_altered_stolen_and_losing_tickets_are_rejected_without_effect() -> None:
     chain, (serial,), (loser,) = settlement(), serials(True, 1), serials(False, 1)
     ticket, secret = ticket_of(serial), secret_of(serial)
     signature, mine = ticket.sign(PAYER), public(PAYEE)
@@ -118,7 +118,7 @@ def test_forged_altered_stolen_and_losing_tickets_are_refused_and_change_nothing
     assert repr(chain) == before
 
 
-def test_a_ticket_expires_and_its_serial_number_is_forgotten_then() -> None:
+def test_ticket_expires_and_its_serial_number_is_then_released() -> None:
     chain, (first, second) = settlement(), serials(True, 2)
     claim = [(ticket_of(serial), ticket_of(serial).sign(PAYER), secret_of(serial)) for serial in (first, second)]
     chain.advance(OPTIONS.lifetime)
@@ -130,7 +130,7 @@ def test_a_ticket_expires_and_its_serial_number_is_forgotten_then() -> None:
         assert chain.claim(public(PAYEE), *each) is TicketVerdict.Expired
 
 
-def test_the_chain_does_not_go_back_and_accounts_are_not_emptied() -> None:
+def test_chain_never_goes_back_and_accounts_never_overdraw() -> None:
     chain, (serial,) = settlement(), serials(True, 1)
     claim = public(PAYEE), ticket_of(serial), ticket_of(serial).sign(PAYER), secret_of(serial)
     assert chain.claim(*claim) is TicketVerdict.OK
@@ -143,7 +143,7 @@ def test_the_chain_does_not_go_back_and_accounts_are_not_emptied() -> None:
             chain.open_account(public(PAYER), *amounts)
 
 
-def test_a_payer_without_account_pays_nothing_and_no_payee_takes_its_tickets() -> None:
+def test_payer_without_account_pays_nothing_and_its_tickets_are_rejected() -> None:
     chain, (serial,) = Settlement(NETWORK, OPTIONS), serials(True, 1)
     ticket = ticket_of(serial)
     assert chain.claim(public(PAYEE), ticket, ticket.sign(PAYER), secret_of(serial)) is TicketVerdict.NoAccount
@@ -156,7 +156,7 @@ def test_a_payer_without_account_pays_nothing_and_no_payee_takes_its_tickets() -
     assert chain.accepts(public(PAYER))
 
 
-def test_spending_a_deposit_twice_costs_the_bond_and_no_accomplice_gets_it() -> None:
+def test_double_spent_deposit_forfeits_the_bond_without_paying_accomplices() -> None:
     """The deposit covers one prize and a half; the payer owes two payees a prize each."""
     chain = settlement(OPTIONS.prize + OPTIONS.prize // 2)
     (first,), (second,) = serials(True, 1), serials(True, 1, payee=OTHER)
@@ -172,7 +172,7 @@ def test_spending_a_deposit_twice_costs_the_bond_and_no_accomplice_gets_it() -> 
     assert chain.claim(public(OTHER), two, two.sign(PAYER), secret) is TicketVerdict.AlreadyClaimed
 
 
-def test_a_payer_that_leaves_pays_all_tickets_before_it_gets_its_money() -> None:
+def test_leaving_payer_pays_all_tickets_before_withdrawal() -> None:
     chain = settlement()
     chain.advance(3)
     serial = next(number for number in range(1, 200) if ticket_of(number, 3).wins(secret_of(number)))
@@ -203,7 +203,7 @@ def columns(count: int) -> tuple[Tickets, np.ndarray]:
     return Tickets(NETWORK, payer, payee, root, commit(secrets), nonces, numbers, price, odds, block), secrets
 
 
-def test_columns_and_single_tickets_are_the_same_bytes_and_draws() -> None:
+def test_columns_and_single_tickets_agree_in_bytes_and_draws() -> None:
     tickets, secrets = columns(300)
     payloads, wins = tickets.payloads(), tickets.wins(secrets)
     for row in range(300):
@@ -215,7 +215,7 @@ def test_columns_and_single_tickets_are_the_same_bytes_and_draws() -> None:
         assert ticket.wins(secret) == bool(wins[row]) == (int.from_bytes(digest[:8], "little") % OPTIONS.odds == 0)
 
 
-def test_the_expected_payment_is_the_price() -> None:
+def test_expected_payment_is_the_price() -> None:
     tickets, secrets = columns(20_000)
     assert is_fair(tickets.wins(secrets)) and OPTIONS.prize == OPTIONS.price * OPTIONS.odds
 
@@ -237,7 +237,7 @@ def grind(tickets: Tickets, guesses: list[np.ndarray]) -> Tickets:
     return replace(tickets, nonce=nonce)
 
 
-def test_a_payer_that_grinds_nonces_pays_no_less() -> None:
+def test_payer_grinding_nonces_pays_no_less() -> None:
     """A payer guesses secrets: the commitment, the nonce, and the secret of the ticket before, which a claim showed."""
     tickets, secrets = columns(4_000)
     ground = grind(tickets, [tickets.commitment, tickets.nonce, np.roll(secrets, 1, axis=0)])
@@ -246,7 +246,7 @@ def test_a_payer_that_grinds_nonces_pays_no_less() -> None:
     assert not grind(tickets, [secrets]).wins(secrets).any()
 
 
-def test_a_payee_that_grinds_secrets_wins_no_more() -> None:
+def test_payee_grinding_secrets_wins_no_more() -> None:
     """A payee delivers again under a serial number whose nonce it saw, with a secret that wins under that nonce."""
     tickets, secrets = columns(2_000)
     for _ in range(45):
@@ -269,7 +269,7 @@ def test_a_payee_that_grinds_secrets_wins_no_more() -> None:
     assert chain.claim(public(PAYEE), ticket, signature, secret_of(losing_row + 1)) is TicketVerdict.BadSecret
 
 
-def test_options_that_do_not_go_together_are_refused() -> None:
+def test_conflicting_options_are_rejected() -> None:
     for given, said in (({"odds": 12}, "12: must be a power of two"), ({"credit": 33}, "33: must be at most credit_")):
         with pytest.raises(ValueError, match=said):
             TicketOptions.model_validate(given)

@@ -61,7 +61,7 @@ def plain(recording: Path, limit: int | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("limit", [None, 5, 1])
-def test_plain_python_does_what_a_run_does(limit: int | None, recording: Path, tmp_path: Path) -> None:
+def test_plain_python_equals_a_run(limit: int | None, recording: Path, tmp_path: Path) -> None:
     keys = {"network.executor": "in_process", "traffic.path": str(recording)}
     with LakeNetwork.from_scenario(bench.SCENARIO, keys, lake=str(tmp_path / "lake")) as network:
         network.run(ticks=limit)
@@ -75,7 +75,7 @@ def test_plain_python_does_what_a_run_does(limit: int | None, recording: Path, t
     assert abs(len(found["by_tick"]) - heights) <= 3, "ticks in which answers come in are its own affair"
 
 
-def test_plain_python_notices_a_gap_and_knows_both_sides_of_a_channel(recording: Path) -> None:
+def test_plain_python_detects_a_gap_and_resolves_both_channel_ends(recording: Path) -> None:
     ends = counterparties(recording.parent / "ibc_channels.json", "cosmoshub")
     assert ends == {
         "channel-1": ("osmosis", "channel-0"), "channel-2": ("juno", "channel-5"), "channel-4": ("osmosis", "channel-9")
@@ -100,7 +100,7 @@ def manifests(lake: Path, found: Mapping[str, tuple[int | range, float]]) -> Pat
     return lake
 
 
-def test_commits_are_those_of_manifests_whether_of_one_height_or_of_many(tmp_path: Path) -> None:
+def test_commits_match_manifests_of_one_or_many_heights(tmp_path: Path) -> None:
     seen = [Commit(0, 50.0), Commit(10, 53.0), Commit(12, 54.0), Commit(13, 57.0), Commit(31, 58.0)]
     heights = {f"{at.height}.json": (at.height, at.time) for at in seen}
     assert commits(manifests(tmp_path / "heights", heights)) == seen
@@ -111,7 +111,7 @@ def test_commits_are_those_of_manifests_whether_of_one_height_or_of_many(tmp_pat
         commits(manifests(tmp_path / "genesis", {"0.json": (0, 50.0)}))
 
 
-def test_ticks_are_timed_by_the_commits_around_them() -> None:
+def test_ticks_are_timed_by_surrounding_commits() -> None:
     steady = [Commit(0, 0.0), Commit(5, 10.0), *(Commit(5 + 10 * n, 10.0 + n) for n in range(1, 11))]
     assert milliseconds_a_tick(steady) == pytest.approx({"beginning": 100, "middle": 100, "end": 100})
     slowing = [Commit(0, 0.0), Commit(1, 3.0), Commit(21, 4.0), Commit(41, 6.0), Commit(61, 8.0), Commit(101, 18.0)]
@@ -125,7 +125,7 @@ def test_ticks_are_timed_by_the_commits_around_them() -> None:
 BURN = "import time\nwhile time.process_time() < 0.8: pass"
 
 
-def test_processor_time_is_of_all_processes_and_lies_where_it_was_used(tmp_path: Path) -> None:
+def test_processor_time_covers_all_processes_and_is_attributed_to_its_span(tmp_path: Path) -> None:
     command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print('{{\"good\": 1}}')"
     measured = measure([sys.executable, "-c", command], os.environ, str(tmp_path))
     assert measured.printed == {"good": 1}
@@ -142,12 +142,12 @@ def test_processor_time_is_of_all_processes_and_lies_where_it_was_used(tmp_path:
         ("print('no figures')", "printed no JSON object"),
     ],
 )
-def test_a_command_that_does_not_do_its_work_is_found_out(code: str, text: str, tmp_path: Path) -> None:
+def test_idle_commands_are_detected(code: str, text: str, tmp_path: Path) -> None:
     with pytest.raises(BenchmarkFailed, match=text):
         measure([sys.executable, "-c", code], os.environ, str(tmp_path))
 
 
-def test_a_run_that_loses_a_packet_is_found_out() -> None:
+def test_runs_that_lose_packets_are_detected() -> None:
     counts = {"sent": 9, "delivered": 9, "answered": 9, "messages": 18}
     bench.require_same_counts("old", counts, counts, whole=True)
     bench.require_same_counts("old", counts, {**counts, "answered": 7}, whole=False)
@@ -156,7 +156,7 @@ def test_a_run_that_loses_a_packet_is_found_out() -> None:
 
 
 @pytest.mark.slow
-def test_recorded_gives_figures_that_print(recording: Path, tmp_path: Path) -> None:
+def test_recorded_benchmark_prints_figures(recording: Path, tmp_path: Path) -> None:
     told: list[str] = []
     result = bench_recorded(
         str(recording),
@@ -191,7 +191,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)
 
 
-def test_a_revision_is_taken_out_as_it_was(tmp_path: Path) -> None:
+def test_revision_is_checked_out_unmodified(tmp_path: Path) -> None:
     module = tmp_path / "src" / "causeway" / "__init__.py"
     module.parent.mkdir(parents=True)
     git(tmp_path, "init", "--quiet")
@@ -207,7 +207,7 @@ def test_a_revision_is_taken_out_as_it_was(tmp_path: Path) -> None:
         pass
 
 
-def test_small_ticks_carry_as_many_messages_tick_after_tick(tmp_path: Path) -> None:
+def test_small_ticks_carry_equal_message_counts(tmp_path: Path) -> None:
     work = SmallTicks(messages=7, chains=3, programs=6, payload_bytes=5)
     (tmp_path / "small.toml").write_text(work.scenario("ic", "in_process", "local[1]"))
     with LakeNetwork.from_scenario(tmp_path / "small.toml", lake=str(tmp_path / "lake")) as network:
@@ -217,7 +217,7 @@ def test_small_ticks_carry_as_many_messages_tick_after_tick(tmp_path: Path) -> N
         SmallTicks(chains=3, programs=7)
 
 
-def test_ticks_give_figures_that_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tick_benchmark_prints_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(WARM_UP, "in_process", 2)
     work = SmallTicks(messages=6, chains=3, programs=6)
     kinds = ("off", "bls")
@@ -245,9 +245,7 @@ def test_ticks_give_figures_that_print(tmp_path: Path, monkeypatch: pytest.Monke
         (["ticks", "--against", "/nowhere"], "against: /nowhere is neither a folder"),
     ],
 )
-def test_the_commands_refuse_what_they_do_not_know(
-    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_reject_unknown_arguments(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

@@ -129,7 +129,7 @@ def run(path: Path, lake: Path, **overrides: str) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_a_network_changes_and_comes_out_the_same_however_it_is_run(folder: Path, name: str) -> None:
+def test_changing_network_is_independent_of_execution(folder: Path, name: str) -> None:
     path = written(folder, "changes", beginning(name) + CHANGES + SENDS)
     root, states = run(path, folder / "lake")
     assert states["visitor"]["heard"] == ["hello 0", "hello 60", "HELLO 64", "hello 121", "hello 200"]
@@ -140,7 +140,7 @@ def test_a_network_changes_and_comes_out_the_same_however_it_is_run(folder: Path
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_what_is_before_a_change_does_not_know_of_it(folder: Path, name: str) -> None:
+def test_heights_before_a_change_are_independent_of_it(folder: Path, name: str) -> None:
     asked = sends((0, "greeter"))
     changed, plain = (
         written(folder, title, beginning(name) + changes + asked)
@@ -155,7 +155,7 @@ def test_what_is_before_a_change_does_not_know_of_it(folder: Path, name: str) ->
         assert (one.tick, one.program_state("late")) == (60, {"asked": 0})
 
 
-def test_a_program_ends_where_programs_may(folder: Path) -> None:
+def test_program_is_removed_where_the_protocol_allows_it(folder: Path) -> None:
     (name,) = (name for name in protocol_names() if find_protocol(name).moves)
     end = '[[changes]]\ntick = 60\nremove = ["greeter"]\n'
     asked = sends((0, "greeter"), (70, "greeter"))
@@ -193,7 +193,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("change", "line"), MISTAKES, ids=[line for _, line in MISTAKES])
-def test_a_mistake_is_one_line_that_names_the_key(folder: Path, change: str, line: str) -> None:
+def test_errors_are_one_line_with_the_key(folder: Path, change: str, line: str) -> None:
     name = next(name for name in protocol_names() if not find_protocol(name).moves)
     path = written(folder, "wrong", beginning(name) + f"[[changes]]\n{change}\n" + sends())
     with pytest.raises(InvalidInput) as caught, LakeNetwork.from_scenario(path):
@@ -201,7 +201,7 @@ def test_a_mistake_is_one_line_that_names_the_key(folder: Path, change: str, lin
     assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_plan_that_a_change_makes_impossible_names_the_change(folder: Path) -> None:
+def test_plan_made_impossible_by_a_change_names_the_change(folder: Path) -> None:
     forks = """
 [[faults]]
 kind = "fork"
@@ -234,7 +234,7 @@ CLASSES = [
 
 
 @pytest.mark.parametrize(("to", "line"), CLASSES)
-def test_a_class_that_cannot_take_over_is_refused_in_one_line(folder: Path, to: str, line: str) -> None:
+def test_incompatible_upgrade_class_is_rejected_in_one_line(folder: Path, to: str, line: str) -> None:
     change = f'[[changes]]\ntick = 5\nupgrade = [{{ program = "greeter", to = "changing_programs:{to}" }}]\n'
     path = written(folder, "wrong", beginning(protocol_names()[0]) + change + sends())
     with pytest.raises(InvalidInput) as caught, LakeNetwork.from_scenario(path) as net:
@@ -242,7 +242,7 @@ def test_a_class_that_cannot_take_over_is_refused_in_one_line(folder: Path, to: 
     assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_value_that_is_fixed_at_genesis_is_not_issued_later(folder: Path) -> None:
+def test_value_fixed_at_genesis_is_not_issued_later(folder: Path) -> None:
     name = next(name for name in protocol_names() if find_protocol(name).fixed_issue)
     change = '[[changes]]\ntick = 5\ninstall = [{ name = "x", chain = "c-0", program = "echo", balance = 5 }]\n'
     path = written(folder, "wrong", beginning(name) + change + sends())

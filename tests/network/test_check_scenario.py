@@ -219,7 +219,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "scenario.toml"
 
 
-def test_all_that_is_wrong_is_said_at_once_with_its_line(cli: Run, place: Path) -> None:
+def test_all_errors_are_reported_at_once_with_lines(cli: Run, place: Path) -> None:
     place.write_text(WRONG)
     code, out, err = cli(place.name)
     assert (code, err) == (2, "")
@@ -249,7 +249,7 @@ def test_all_that_is_wrong_is_said_at_once_with_its_line(cli: Run, place: Path) 
     assert found["wrong"][-1]["line"] == 51
 
 
-def test_mistakes_behind_others_are_found_with_them(place: Path) -> None:
+def test_errors_masked_by_others_are_reported_too(place: Path) -> None:
     """Whatever mistakes there are, all of them are named at once, and nothing else is."""
     drawn = Random(33)
     few = [set(drawn.sample(PLACES, drawn.randint(2, len(PLACES)))) for _ in range(sized(25, 400))]
@@ -268,7 +268,7 @@ def test_mistakes_behind_others_are_found_with_them(place: Path) -> None:
         }
 
 
-def test_two_mistakes_of_one_element_and_an_idle_change_hide_nothing(place: Path) -> None:
+def test_two_errors_of_one_element_and_an_idle_change_are_all_reported(place: Path) -> None:
     place.write_text(
         """
 [[chains]]
@@ -289,7 +289,7 @@ tick = 3
     assert not found.more
 
 
-def test_what_does_nothing_is_said_and_what_would_run(cli: Run, place: Path) -> None:
+def test_ineffective_elements_and_the_run_plan_are_reported(cli: Run, place: Path) -> None:
     place.write_text(IDLE)
     code, out, err = cli(place.name)
     assert (code, err) == (0, "")
@@ -329,7 +329,7 @@ def test_options_replace_keys_and_have_no_line(cli: Run, place: Path) -> None:
         (None, [], "scenario.toml: no such scenario file"),
     ],
 )
-def test_what_cannot_be_read_is_bad_input(
+def test_unreadable_files_are_bad_input(
     cli: Run, place: Path, content: str | None, arguments: list[str], said: str
 ) -> None:
     if content is not None:
@@ -338,7 +338,7 @@ def test_what_cannot_be_read_is_bad_input(
     assert code == 2 and said in (out + err)
 
 
-def test_a_wrong_fault_does_not_make_changes_wrong_that_heal_others(cli: Run, place: Path) -> None:
+def test_invalid_fault_does_not_invalidate_changes_that_heal_others(cli: Run, place: Path) -> None:
     faults = "".join(f'[[faults]]\nkind = "halt"\nchain = "{chain}"\n' for chain in ("c-9", "c-0", "c-8"))
     changes = "[[changes]]\ntick = 2\nheal = [0, 1]\n[[changes]]\ntick = 3\nheal = [2]\n"
     place.write_text(f'[[chains]]\ncount = 2\nprefix = "c-"\n{faults}{changes}')
@@ -347,15 +347,13 @@ def test_a_wrong_fault_does_not_make_changes_wrong_that_heal_others(cli: Run, pl
     assert [each["key"] for each in json.loads(out)["wrong"]] == ["faults[0].chain", "faults[2].chain"]
 
 
-def test_names_from_a_file_cannot_act_on_a_terminal(cli: Run, place: Path) -> None:
+def test_names_in_files_cannot_inject_terminal_escapes(cli: Run, place: Path) -> None:
     place.write_text('"a\\u001b[31mb" = 1\n[[chains]]\nname = "x\\u001b[31m"\n')
     code, out, _ = cli(place.name)
     assert code == 2 and "\x1b" not in out
 
 
-def test_traffic_of_many_ticks_is_not_drawn_to_be_checked(
-    cli: Run, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_does_not_generate_long_traffic(cli: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GeneratedTraffic, "next_tick", lambda *_: pytest.fail("traffic is drawn"))
     traffic = 'source = "generated"\nmessages_per_tick = 1e6\nticks = 10_000_000\nchannels = 2\n'
     place.write_text(f"[[chains]]\ncount = 9\n[traffic]\n{traffic}")
@@ -363,7 +361,7 @@ def test_traffic_of_many_ticks_is_not_drawn_to_be_checked(
     assert code == 0 and "about 10,000,000,000,000 messages from users, ticks 0 to 9,999,999" in " ".join(out.split())
 
 
-def test_options_of_a_protocol_are_checked_where_they_stand(cli: Run, place: Path) -> None:
+def test_protocol_options_are_checked_at_their_position(cli: Run, place: Path) -> None:
     place.write_text('[[chains]]\ncount = 2\n[protocols.xdm]\nnope = 1\n[protocols.ic]\nvsr = "odd"\n')
     for protocol, wrong in (("xdm", [("protocols.xdm.nope", 4)]), ("ic", [("protocols.ic.vsr", 6)]), ("icmp", [])):
         code, out, _ = cli(place.name, "--protocol", protocol, "--json")
@@ -374,7 +372,7 @@ def test_options_of_a_protocol_are_checked_where_they_stand(cli: Run, place: Pat
     assert [(each["key"], each["line"]) for each in json.loads(out)["wrong"]] == [("protocols.smtp", 7)]
 
 
-def test_a_relayer_that_is_listed_twice_does_not_make_those_wrong_that_name_it(place: Path) -> None:
+def test_duplicate_relayer_does_not_invalidate_references_to_it(place: Path) -> None:
     options = "[options.relay.accounts]\n[options.relay.users]\nann = ['c']\nbob = ['c']\n[[chains]]\ncount = 2\n"
     more = '[network]\nprotocol = "ibc"\n[[programs]]\nname = "c"\nchain = "chain-0"\nprogram = "caller"\n'
     for relayers, keys, judged in (
@@ -388,7 +386,7 @@ def test_a_relayer_that_is_listed_twice_does_not_make_those_wrong_that_name_it(p
         assert found.more != judged
 
 
-def test_all_misspelt_keys_of_a_fault_are_said_and_no_key_that_is_meant_by_one_is_missing(place: Path) -> None:
+def test_all_misspelt_fault_keys_are_reported_and_intended_keys_are_not_missing(place: Path) -> None:
     place.write_text(
         """
 [[chains]]
@@ -447,7 +445,7 @@ TEXTS = {"odd": ODD, **{path.name: path.read_text() for path in EXAMPLES}}
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_line_of_each_key_is_found(name: str) -> None:
+def test_line_of_each_key_is_located(name: str) -> None:
     text = TEXTS[name]
     found = key_lines(text)
     assert {*found} == {*paths(tomllib.loads(text))}
@@ -470,7 +468,7 @@ def mutated(document: dict[str, Any], draw: Random) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["two_subnets", "zones", "domains", "parachains"])
-def test_a_scenario_is_valid_where_a_network_can_be_made_of_it(name: str, tmp_path: Path) -> None:
+def test_scenario_is_valid_exactly_if_a_network_can_be_built(name: str, tmp_path: Path) -> None:
     path = next(path for path in EXAMPLES if path.stem == name)
     document, draw = tomllib.loads(path.read_text()), Random(name)
     outcomes = set()
@@ -491,7 +489,7 @@ def test_a_scenario_is_valid_where_a_network_can_be_made_of_it(name: str, tmp_pa
     assert False in outcomes
 
 
-def test_scenarios_of_nodes_that_gossip_are_checked_as_such(cli: Run) -> None:
+def test_gossip_scenarios_are_checked_as_such(cli: Run) -> None:
     """One of processes is refused by name, not measured by the keys of a network."""
     examples = Path(__file__).resolve().parents[2] / "examples"
     code, out, _ = cli(examples / "gossip.toml")

@@ -100,7 +100,7 @@ def balance(net: LakeNetwork, program: int) -> int:
     return int(row.balance_high) * 2**64 + int(row.balance_low)
 
 
-def test_a_canister_in_no_subnet_is_answered_for_by_the_senders_subnet(tmp_path: Path, spark: SparkSession) -> None:
+def test_call_to_an_unhosted_canister_is_rejected_by_the_senders_subnet(tmp_path: Path, spark: SparkSession) -> None:
     net = run(tmp_path, BASE + call("nowhere", amount=7))
     rows = ledger(net)
     assert history(rows, kind="request") == [
@@ -112,13 +112,13 @@ def test_a_canister_in_no_subnet_is_answered_for_by_the_senders_subnet(tmp_path:
     assert balance(net, 0) == 1000
 
 
-def test_a_canister_that_is_not_installed_rejects(tmp_path: Path, spark: SparkSession) -> None:
+def test_uninstalled_canister_rejects_calls(tmp_path: Path, spark: SparkSession) -> None:
     net = run(tmp_path, BASE + call("empty", amount=7), **{"options.vsr": '"deployed"'})
     assert ("request", "rejected", "B", 3, "CanisterNotFound") in history(ledger(net), kind="request")
     assert balance(net, 0) == 1000
 
 
-def test_a_message_whose_subnet_does_not_own_its_sender_is_dropped(tmp_path: Path, spark: SparkSession) -> None:
+def test_message_from_a_subnet_not_hosting_its_sender_is_dropped(tmp_path: Path, spark: SparkSession) -> None:
     forged = """
 [[faults]]
 kind = "forge"
@@ -133,7 +133,7 @@ text = "not from there"
     assert not history(rows, kind="request", event="received", source="C")
 
 
-def test_every_third_request_rejected_by_policy_comes_back(tmp_path: Path, spark: SparkSession) -> None:
+def test_every_third_policy_rejected_request_is_returned(tmp_path: Path, spark: SparkSession) -> None:
     net = run(tmp_path, BASE + call("echo", count=9, amount=1), **{"options.reject_every": "3"})
     rows = ledger(net)
     rejected = [(row["index"], row["chain"], row["code"], row["detail"]) for row in rows if row["event"] == "rejected"]
@@ -144,7 +144,7 @@ def test_every_third_request_rejected_by_policy_comes_back(tmp_path: Path, spark
     assert balance(net, 0) == 1000
 
 
-def test_a_full_stream_holds_messages_back_and_loses_none(tmp_path: Path, spark: SparkSession) -> None:
+def test_full_stream_delays_messages_and_loses_none(tmp_path: Path, spark: SparkSession) -> None:
     limits = {"options.limits": '"deployed"', "options.limit.stream_messages": "2"}
     rows = ledger(run(tmp_path, BASE + call("echo", count=7), **limits))
     requests = [row for row in rows if row["kind"] == "request"]
@@ -154,7 +154,7 @@ def test_a_full_stream_holds_messages_back_and_loses_none(tmp_path: Path, spark:
     assert outcome(rows) == {"answered": 7}
 
 
-def test_a_request_held_back_too_long_times_out(tmp_path: Path, spark: SparkSession) -> None:
+def test_request_delayed_too_long_times_out(tmp_path: Path, spark: SparkSession) -> None:
     options = {
         "options.limits": '"deployed"', "options.limit.stream_messages": "1", "options.timeouts": '"on"',
         "options.request_lifetime_seconds": "2",
@@ -175,9 +175,7 @@ MOVED = (
 MIGRATING = {"options.vsr": '"deployed"', "options.migrations": '"on"', "options.sender_mismatch": '"deployed"'}
 
 
-def test_calls_to_a_canister_that_moves_are_answered_or_rejected_and_nothing_is_lost(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_calls_to_a_moving_canister_are_answered_or_rejected(tmp_path: Path, spark: SparkSession) -> None:
     net = run(tmp_path, MOVED, **MIGRATING)
     summary = net.summary()
     assert summary["sent"] == 8 and summary["pending"] == 0 and summary["dropped"] == 0
@@ -190,7 +188,7 @@ def test_calls_to_a_canister_that_moves_are_answered_or_rejected_and_nothing_is_
     assert all((row["chain"] == "B") == (row["tick"] < 4) for row in places)
 
 
-def test_replayed_gapped_and_tampered_slices_are_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
+def test_replayed_gapped_and_tampered_slices_are_rejected_by_name(tmp_path: Path, spark: SparkSession) -> None:
     faults = "".join(
         f'\n[[faults]]\nkind = "{kind}"\nsource = "A"\ndestination = "B"\ntick = {tick}\n'
         for kind, tick in (("replay", 3), ("gap", 5), ("tamper", 7))
@@ -206,14 +204,14 @@ def test_replayed_gapped_and_tampered_slices_are_refused_by_name(tmp_path: Path,
     assert (summary["answered"], summary["duplicates"], summary["out_of_order"]) == (20, 0, 0)
 
 
-def test_a_halted_chain_goes_on_where_it_stopped(tmp_path: Path, spark: SparkSession) -> None:
+def test_halted_chain_resumes_from_its_state(tmp_path: Path, spark: SparkSession) -> None:
     halt = '\n[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\nuntil = 9\n'
     rows = ledger(run(tmp_path, BASE + call("echo", count=5) + halt))
     assert [row["tick"] for row in rows if row["event"] == "executed" and row["receiver"] == "echo"] == [10] * 5
     assert outcome(rows) == {"answered": 5}
 
 
-def test_a_move_in_a_time_without_traffic_is_not_missed(tmp_path: Path, spark: SparkSession) -> None:
+def test_move_in_an_idle_period_is_applied(tmp_path: Path, spark: SparkSession) -> None:
     moved = '\n[[moves]]\ntick = 20\nprogram = "echo"\nchain = "C"\n'
     rows = ledger(run(tmp_path, BASE + call("echo") + call("echo", tick=40) + moved))
     executed = [(row["tick"], row["chain"]) for row in rows if row["event"] == "executed" and row["receiver"] == "echo"]
@@ -221,7 +219,7 @@ def test_a_move_in_a_time_without_traffic_is_not_missed(tmp_path: Path, spark: S
     assert outcome(rows) == {"answered": 2}
 
 
-def test_what_waits_for_a_canister_that_is_removed_is_accounted_for(tmp_path: Path, spark: SparkSession) -> None:
+def test_pending_messages_of_a_removed_canister_are_accounted_for(tmp_path: Path, spark: SparkSession) -> None:
     removed = '\n[[moves]]\ntick = 3\nprogram = "echo"\n'
     one_a_round = {"options.messages_per_canister": "1", "options.vsr": "deployed"}
     calls = call("echo", count=4, amount=1) + call("echo", count=4, amount=1, caller="other")
@@ -232,7 +230,7 @@ def test_what_waits_for_a_canister_that_is_removed_is_accounted_for(tmp_path: Pa
     assert set(outcome(rows)) == {"answered", "rejected"}, "everybody has an answer"
 
 
-def test_a_chain_that_violates_an_invariant_stops_alone(
+def test_chain_violating_an_invariant_stops_alone(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("causeway.protocols.ic.kernel.QUIET_TICKS", 20)
@@ -248,7 +246,7 @@ def test_a_chain_that_violates_an_invariant_stops_alone(
     assert outcome(rows) == {"answered": 1}, "the others go on"
 
 
-def test_a_network_that_can_never_go_on_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_that_can_never_progress_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ic.kernel.QUIET_TICKS", 20)
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(BASE + call("echo") + '\n[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 0\n')
@@ -257,7 +255,7 @@ def test_a_network_that_can_never_go_on_ends(tmp_path: Path, monkeypatch: pytest
     assert net.next_tick() is None
 
 
-def test_what_is_planned_for_a_time_without_traffic_happens(tmp_path: Path, spark: SparkSession) -> None:
+def test_changes_planned_in_an_idle_period_happen(tmp_path: Path, spark: SparkSession) -> None:
     forged = '\n[[faults]]\nkind = "forge"\ntick = 30\nchain = "C"\nsender = "caller"\nreceiver = "echo"\ntext = "x"\n'
     gone_and_back = '\n[[moves]]\ntick = 20\nprogram = "echo"\n[[moves]]\ntick = 25\nprogram = "echo"\nchain = "B"\n'
     rows = ledger(run(tmp_path, BASE + call("echo") + call("echo", tick=40) + forged + gone_and_back))
@@ -272,7 +270,7 @@ class LongName(Program):
         context.call(1, "m" * 70_000)
 
 
-def test_a_long_method_name_does_not_end_the_network(tmp_path: Path, spark: SparkSession) -> None:
+def test_long_method_name_does_not_end_the_network(tmp_path: Path, spark: SparkSession) -> None:
     long = '[[programs]]\nname = "long"\nchain = "A"\nprogram = "tests.network.test_faults:LongName"\n\n[traffic]'
     start = '\n[[traffic.send]]\ntick = 0\nto = "long"\nmethod = "go"\ntext = ""\n'
     assert outcome(ledger(run(tmp_path, BASE.replace("[traffic]", long) + start))) == {"answered": 1}

@@ -93,7 +93,7 @@ def ran(folder: Path, protocol: str, payload: str, to: str = "caller") -> Handle
 
 
 @pytest.mark.parametrize("protocol", ["ic", "ibc"])
-def test_requests_answers_and_what_users_send(own_module: Path, protocol: str) -> None:
+def test_failures_of_requests_responses_and_ingress_are_reported(own_module: Path, protocol: str) -> None:
     file = str(own_module / "failing_module.py")
     found = ran(own_module, protocol, "1")
     asked, answered = found.first[:2]
@@ -106,18 +106,18 @@ def test_requests_answers_and_what_users_send(own_module: Path, protocol: str) -
     assert told[1] == f"  called on right, tick {asked.tick}: on_request: KeyError: 'asked' ({file}:9)"
 
 
-def test_a_payload_that_is_no_number_fails_in_the_library_and_is_told_at_the_programs_line(own_module: Path) -> None:
+def test_malformed_payload_fails_in_the_library_and_names_the_programs_line(own_module: Path) -> None:
     found = ran(own_module, "ic", "x")
     assert (found.count, found.first[0].handler, found.first[0].line) == (1, "on_ingress", 6)
     assert found.first[0].error.startswith("ValueError: invalid literal for int()")
 
 
-def test_a_vectorised_handler_that_returns_no_effects(own_module: Path) -> None:
+def test_vectorised_handler_returning_no_effects_is_a_failure(own_module: Path) -> None:
     found = ran(own_module, "ic", "x", to="shapeless")
     assert (found.count, found.first[0].handler, found.first[0].line) == (1, "handle", 23)
     assert found.first[0].error == "InvalidEffects: handle returned Frame, allowed: Effects"
 
 
-def test_a_reject_on_purpose_is_no_failure_of_its_handler(own_module: Path) -> None:
+def test_deliberate_reject_is_no_handler_failure(own_module: Path) -> None:
     assert ran(own_module, "ic", "2").first[0].program == "caller"
     assert failure_lines(HandlerFailures()) == []

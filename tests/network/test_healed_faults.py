@@ -170,20 +170,20 @@ def test_healed_fork_of_the_relay_chain(when: str, tmp_path: Path) -> None:
 QUICK = {"archiving_depth": 5, "challenge_period": 2}
 
 
-def test_operators_prove_nothing_of_abandoned_heights_after_a_healed_reorganisation(tmp_path: Path) -> None:
+def test_operators_prove_no_abandoned_heights_after_a_healed_reorganisation(tmp_path: Path) -> None:
     faults = [{"kind": "reorg", "tick": tick, "depth": 4} for tick in (10, 17)]
     document = network("xdm", faults, [change(18, heal=True)], QUICK, (0, 5, 8, 12, 15, 22, 24), ["left"])
     assert run(document, tmp_path / "healed") == run(ended(document), tmp_path / "ended")
 
 
-def test_a_call_that_a_halted_chain_missed_is_not_made_after_a_reorganisation(tmp_path: Path) -> None:
+def test_call_missed_by_a_halted_chain_stays_missed_after_a_reorganisation(tmp_path: Path) -> None:
     call = {"tick": 12, "chain": "left", "foreign": "right", "max_outgoing": 3}
     faults = [halt("left", 11, 13), {"kind": "reorg", "tick": 15, "depth": 4}]
     document = network("xdm", faults, [change(14, heal=[0])], {**QUICK, "channel_calls": [call]})
     assert run(document, tmp_path / "healed") == run(ended(document), tmp_path / "ended")
 
 
-def test_a_disconnection_that_was_healed_in_time_can_be_injected_again(tmp_path: Path) -> None:
+def test_disconnection_healed_in_time_can_be_injected_again(tmp_path: Path) -> None:
     final = {"kind": "disconnect", "chain": "left", "counterparty": "right"}
     changes = [{"tick": 5, "heal": [0], "inject": [{**final, "tick": 12}]}]
     root, counts = run(network("ibc", [{**final, "tick": 9}], changes), tmp_path / "again")

@@ -31,7 +31,7 @@ def _run(folder: Path, **given: str) -> tuple[str, dict[str, object]]:
         return net.root(), net.summary()
 
 
-def test_all_calls_are_answered_and_the_root_does_not_depend_on_buckets(tmp_path: Path) -> None:
+def test_all_calls_are_answered_and_the_root_is_independent_of_buckets(tmp_path: Path) -> None:
     whole, counts = _run(tmp_path / "one")
     cut, _ = _run(tmp_path / "four", **{"network.partitions": "4"})
     assert counts["sent"] == counts["answered"] == 20_000
@@ -44,7 +44,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     yield from command_line(capsys, tmp_path, monkeypatch)
 
 
-def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
+def test_run_reports_recipients_of_pending_queues(cli: Run) -> None:
     run = ("run", EXAMPLES / "parachains.toml", "--lake", "lake", "--executor", "in_process", "--json")
     code, out, _ = cli(*run, "--ticks", 20)
     found = json.loads(out)
@@ -58,7 +58,7 @@ def test_a_run_says_for_whom_queues_wait(cli: Run) -> None:
 
 
 @pytest.mark.parametrize("channels", ["egress", "hrmp"])
-def test_a_run_counts_messages_of_users_that_wait_for_a_halted_parachain(tmp_path: Path, channels: str) -> None:
+def test_run_counts_ingress_pending_for_a_halted_parachain(tmp_path: Path, channels: str) -> None:
     halt = '[{kind = "halt", chain = "archive", from = 0, until = 40}]'
     send = '[{tick = 2, to = "vault", method = "a", count = 3}, {tick = 3, to = "shop", method = "b"}]'
     keys = {"faults": halt, "traffic": f'{{source = "script", send = {send}}}', "options.channels": f'"{channels}"'}
@@ -71,7 +71,7 @@ def test_a_run_counts_messages_of_users_that_wait_for_a_halted_parachain(tmp_pat
 
 
 @pytest.mark.parametrize("channels", ["egress", "hrmp"])
-def test_a_run_counts_messages_of_users_for_a_parachain_that_is_halted_for_ever(cli: Run, channels: str) -> None:
+def test_run_counts_ingress_for_a_permanently_halted_parachain(cli: Run, channels: str) -> None:
     """It counts those that waited when the halt began, and those that came later, as refused, and ends; a message that
     waits for the end of a halt is handled."""
     halts = '{kind = "halt", chain = "archive", from = 2, until = 5}, {kind = "halt", chain = "archive", from = 6}'
@@ -89,7 +89,7 @@ def test_a_run_counts_messages_of_users_for_a_parachain_that_is_halted_for_ever(
     assert (found["ingress_refused"], found["ingress_waiting"]) == (5, 0) and found["ticks"] < 20
 
 
-def test_a_run_that_ends_in_a_fork_says_what_is_so_at_the_best_leaf(cli: Run, tmp_path: Path) -> None:
+def test_run_ending_in_a_fork_reports_the_best_leaf(cli: Run, tmp_path: Path) -> None:
     """An elder leaf is not; what only another one lists is in no count."""
     fork = '[[faults]]\nkind = "fork"\ntick = 6\nuntil = 25\nelder = [0]\nfollowers = { bank = 0, market = 1 }\n'
     text = (EXAMPLES / "parachains.toml").read_text() + fork
@@ -115,7 +115,7 @@ until = 11
 """
 
 
-def test_where_one_body_does_not_come_its_whole_relay_block_waits(tmp_path: Path) -> None:
+def test_one_missing_body_delays_its_whole_relay_block(tmp_path: Path) -> None:
     """Block 2 posts queues of ``left`` (1) and ``far`` (3) to ``right`` (2); the second is there, and waits, too."""
     opened = open_lake(make_lake(tmp_path, faults=DROP))
 
@@ -129,7 +129,7 @@ def test_where_one_body_does_not_come_its_whole_relay_block_waits(tmp_path: Path
     assert waiting(opened.last_height()) == set()
 
 
-def test_what_came_long_ago_came_as_the_definition_has_it() -> None:
+def test_fetched_bodies_equal_the_definition_after_many_ticks() -> None:
     """Of 50 bodies 49 are skipped in each tick, and some drops act; a queue waits for 300 ticks."""
     row = np.arange(20)
     columns = {"to": row % 2 + 1, "source": row // 2 % 2 * 2 + 3, "tick": row * 13 % 200}
@@ -151,7 +151,7 @@ def test_what_came_long_ago_came_as_the_definition_has_it() -> None:
     assert came.sum() > 15
 
 
-def test_a_body_that_came_once_stays() -> None:
+def test_fetched_body_stays_fetched() -> None:
     """Nine of ten bodies are skipped in each tick; a drop in the middle keeps back only what has not come before."""
     senders = np.arange(2, 8, dtype=np.uint32)
     to, posted = np.ones(6, dtype=np.uint32), np.full(6, 3, dtype=np.uint64)

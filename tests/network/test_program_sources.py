@@ -75,7 +75,7 @@ def ended(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
         ["check", "--execute", "--processes", "2"],
     ],
 )  # fmt: skip
-def test_no_command_imports_what_a_lake_names(
+def test_no_command_imports_modules_named_by_a_lake(
     lake: Path, command: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(lake.parent)
@@ -86,13 +86,13 @@ def test_no_command_imports_what_a_lake_names(
     assert code == (0 if command[0] == "audit" else 2), "an audit that did not execute again is inconclusive"
 
 
-def test_no_server_imports_what_a_lake_names(lake: Path) -> None:
+def test_no_server_imports_modules_named_by_a_lake(lake: Path) -> None:
     with pytest.raises(ProgramNotFound, match="the module strange is not imported"):
         LakeNetwork(_scenario(str(lake), None, (), {}), str(lake), resume=True)
     assert not (lake.parent / "imported").exists()
 
 
-def test_no_reader_imports_what_a_lake_names(lake: Path) -> None:
+def test_no_reader_imports_modules_named_by_a_lake(lake: Path) -> None:
     live = LiveLedger(str(lake))
     opened = live.opened
     assert opened is not None
@@ -108,9 +108,7 @@ def test_no_reader_imports_what_a_lake_names(lake: Path) -> None:
     assert not (lake.parent / "imported").exists()
 
 
-def test_a_file_that_is_damaged_is_told_from_a_module_that_is_missing(
-    lake: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_file_is_distinguished_from_a_missing_module(lake: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, told = ended(capfd, "check", str(lake))
     assert code == 2 and "Every file is what was written" in told
     max((lake / "heights").rglob("*.*"), key=lambda file: file.stat().st_size).write_bytes(b"something else")
@@ -119,7 +117,7 @@ def test_a_file_that_is_damaged_is_told_from_a_module_that_is_missing(
 
 
 @pytest.mark.parametrize("said", ["folder", "scenario", "module", "declared"])
-def test_a_module_that_the_user_names_is_imported(lake: Path, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_named_by_the_user_is_imported(lake: Path, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = {"folder": [str(lake.parent)], "scenario": [str(lake.parent / "scenario.toml")]}.get(said, [])
     if not given:  # it is installed
         monkeypatch.syspath_prepend(str(lake.parent))
@@ -138,7 +136,7 @@ def test_a_module_that_the_user_names_is_imported(lake: Path, said: str, monkeyp
     assert (lake.parent / "imported").exists()
 
 
-def test_what_is_installed_is_not_imported_unless_it_is_named(tmp_path: Path, own_modules: None) -> None:
+def test_installed_module_is_imported_only_if_named(tmp_path: Path, own_modules: None) -> None:
     allowed = ModuleSources.of(tmp_path, "one.two")
     allowed.allow(["echo", "one.two:A", "one.two.three:B"])
     for name in (
@@ -161,7 +159,7 @@ def test_what_is_installed_is_not_imported_unless_it_is_named(tmp_path: Path, ow
     assert "antigravity" not in sys.modules
 
 
-def test_a_class_that_is_no_program_is_refused(lake: Path) -> None:
+def test_class_other_than_a_program_is_rejected(lake: Path) -> None:
     ModuleSources.of(lake.parent).allow(["strange:NoProgram"])
     from causeway.programs.catalogue import find_program_class
 
@@ -170,6 +168,6 @@ def test_a_class_that_is_no_program_is_refused(lake: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["no/such", "a-b", "", "x.toml", "a..b"])
-def test_what_is_neither_a_place_nor_a_module_is_refused(given: str) -> None:
+def test_source_other_than_a_folder_or_module_is_rejected(given: str) -> None:
     with pytest.raises(InvalidInput, match="no such file or folder, and no name of a module"):
         ModuleSources.of(given)

@@ -66,7 +66,7 @@ def whole(lake: Path | str, first: int = 0) -> tuple[DifferingHeight, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", SCENARIOS)
-def test_an_honest_lake_comes_out_the_same_in_any_ranges(protocol: str, folder: Path) -> None:
+def test_honest_lake_reexecutes_equally_in_any_ranges(protocol: str, folder: Path) -> None:
     opened = forked_lake(folder, protocol)
     last, told = opened.last_height(), list[tuple[int, int]]()
     expected = ExecutedRange(0, last)
@@ -79,7 +79,7 @@ def test_an_honest_lake_comes_out_the_same_in_any_ranges(protocol: str, folder: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", SCENARIOS)
-def test_an_honest_lake_comes_out_the_same_in_two_processes(protocol: str, folder: Path) -> None:
+def test_honest_lake_reexecutes_equally_in_two_processes(protocol: str, folder: Path) -> None:
     opened = forked_lake(folder, protocol)
     last, told = opened.last_height(), list[tuple[int, int]]()
     again = LakeRecheck(opened)
@@ -105,7 +105,7 @@ def copied(folder: Path, tmp_path: Path, protocol: str) -> Path:
     return Path(shutil.copytree(folder / protocol, tmp_path / "lake"))
 
 
-def test_states_that_were_altered_are_found(folder: Path, tmp_path: Path) -> None:
+def test_altered_states_are_detected(folder: Path, tmp_path: Path) -> None:
     """Also in a table that no root covers."""
     lake = copied(folder, tmp_path, "ibc")
     files = {}
@@ -130,7 +130,7 @@ STATES_WITHOUT_ROOTS = [
 
 
 @pytest.mark.parametrize(("protocol", "table", "column", "value"), STATES_WITHOUT_ROOTS)
-def test_a_state_without_roots_is_damage(
+def test_state_without_roots_is_corruption(
     protocol: str, table: str, column: str, value: int, folder: Path, tmp_path: Path
 ) -> None:
     lake = copied(folder, tmp_path, protocol)
@@ -147,7 +147,7 @@ def test_a_state_without_roots_is_damage(
     ]
 
 
-def test_rows_of_a_chain_that_is_none_are_found(folder: Path, tmp_path: Path) -> None:
+def test_rows_of_unknown_chains_are_detected(folder: Path, tmp_path: Path) -> None:
     lake = copied(folder, tmp_path, "xdm")
     (rows,) = Lake.at(str(lake)).commit_rows("events", Lake.at(str(lake)).numbered(1))
     one = rows.to_pylist()[-1]
@@ -157,7 +157,7 @@ def test_rows_of_a_chain_that_is_none_are_found(folder: Path, tmp_path: Path) ->
     assert whole(lake)[0] == DifferingHeight(one["height"], names, "events", DifferenceReason.ROWS, "chain")
 
 
-def test_a_header_of_a_chain_that_is_none_is_found(folder: Path, tmp_path: Path) -> None:
+def test_headers_of_unknown_chains_are_detected(folder: Path, tmp_path: Path) -> None:
     lake = copied(folder, tmp_path, "icmp")
     path, rows = logged(lake, "headers", 10, 0)
     replace(
@@ -168,7 +168,7 @@ def test_a_header_of_a_chain_that_is_none_is_found(folder: Path, tmp_path: Path)
     assert (found.height, found.what, found.chains[-1]) == (10, "root", f"chain {NO_CHAIN}")
 
 
-def test_rows_that_were_altered_are_found(folder: Path, tmp_path: Path) -> None:
+def test_altered_rows_are_detected(folder: Path, tmp_path: Path) -> None:
     lake, expected = copied(folder, tmp_path, "xdm"), []
     names = open_lake(str(lake)).names
     more: dict[str, Any] = {"payload": b"!", "code": 1}
@@ -182,7 +182,7 @@ def test_rows_that_were_altered_are_found(folder: Path, tmp_path: Path) -> None:
     assert whole(lake) == tuple(expected)
 
 
-def test_a_root_in_a_header_that_was_altered_is_found(folder: Path, tmp_path: Path) -> None:
+def test_altered_root_in_a_header_is_detected(folder: Path, tmp_path: Path) -> None:
     lake = copied(folder, tmp_path, "icmp")
     path, rows = logged(lake, "headers", 10, 0)
 
@@ -195,7 +195,7 @@ def test_a_root_in_a_header_that_was_altered_is_found(folder: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("protocol", SCENARIOS)
-def test_headers_that_were_altered_are_found(protocol: str, folder: Path, tmp_path: Path) -> None:
+def test_altered_headers_are_detected(protocol: str, folder: Path, tmp_path: Path) -> None:
     """Every column but the root, in a commit each, that of height 0 among them."""
     lake, expected = copied(folder, tmp_path, protocol), []
     opened = open_lake(str(lake))
@@ -213,7 +213,7 @@ def test_headers_that_were_altered_are_found(protocol: str, folder: Path, tmp_pa
     assert {each.height for each in expected} <= {each.height for each in found}, "another height may be a missing row"
 
 
-def test_what_users_sent_that_was_altered_is_found(tmp_path: Path) -> None:
+def test_altered_ingress_is_detected(tmp_path: Path) -> None:
     opened = recorded_lake(tmp_path)
     manifest = opened.lake.manifest(4)
     path = manifest.outside["ingress"]
@@ -224,7 +224,7 @@ def test_what_users_sent_that_was_altered_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_state_that_is_none_ends_a_process_and_not_the_command(folder: Path, tmp_path: Path) -> None:
+def test_invalid_state_ends_a_process_but_not_the_command(folder: Path, tmp_path: Path) -> None:
     """A range that begins with it cannot be executed: it begins with the one before."""
     lake = copied(folder, tmp_path, "ic")
     path, rows = state_file(Lake.at(str(lake)), "lanes", 8)
@@ -240,7 +240,7 @@ def test_a_state_that_is_none_ends_a_process_and_not_the_command(folder: Path, t
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_is_told_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_process_is_reported_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, started = forked_lake(folder, "xdm"), list[int]()
 
     class Killed(reexecution_workers._Process):
@@ -260,7 +260,7 @@ def test_a_process_that_is_killed_is_told_in_one_line(folder: Path, monkeypatch:
             os.kill(pid, 0)
 
 
-def test_an_audit_says_what_comes_out_differently() -> None:
+def test_audit_reports_reexecution_differences() -> None:
     empty = (schema.empty_table() for schema in (LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA))
     before = audit_table(*empty)
     different = (
@@ -294,7 +294,7 @@ def changed(lake: Path, change: Any) -> OpenedLake:
     return open_lake(str(lake))
 
 
-def test_why_a_lake_cannot_be_executed_is_said_in_one_line(folder: Path, tmp_path: Path) -> None:
+def test_reason_against_reexecution_is_reported_in_one_line(folder: Path, tmp_path: Path) -> None:
     lake = copied(folder, tmp_path, "ibc")
     changed(lake, lambda about: about["tables"]["state"][0]["columns"].append(["more", "uint8"]))
     found = reexecute_lake(str(lake))

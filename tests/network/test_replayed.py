@@ -99,7 +99,7 @@ def everything(opened: OpenedLake, height: int, host_of: Callable[[Any], Any] | 
 
 
 @pytest.mark.parametrize("network", ["zones", "subnets"])
-def test_every_table_at_every_height_is_the_same(network: str, request: pytest.FixtureRequest) -> None:
+def test_every_table_at_every_height_is_equal(network: str, request: pytest.FixtureRequest) -> None:
     each, grouped = request.getfixturevalue(network)
     host_of = read_zones(each).host_of if network == "zones" else None
     heights = each.lake.heights()
@@ -112,7 +112,7 @@ def test_every_table_at_every_height_is_the_same(network: str, request: pytest.F
     assert {"outbound", "events", "headers", "accounts"} < seen
 
 
-def test_proofs_at_every_height_are_the_same_and_verify(zones: tuple[OpenedLake, OpenedLake]) -> None:
+def test_proofs_at_every_height_are_equal_and_verify(zones: tuple[OpenedLake, OpenedLake]) -> None:
     each, grouped = zones
     for height in each.lake.heights():
         for chain in "ABC":
@@ -126,7 +126,7 @@ def test_proofs_at_every_height_are_the_same_and_verify(zones: tuple[OpenedLake,
                 verify_membership(PROOF_SPECS["tendermint"], store.root, proofs[place].as_py(), key, value)
 
 
-def test_who_looks_for_a_height_executes_few_again(
+def test_height_search_reexecutes_few_heights(
     zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old receipts are looked for over all heights: no commit is executed again for each height that is looked at."""
@@ -154,7 +154,7 @@ def test_who_looks_for_a_height_executes_few_again(
     assert executed == []
 
 
-def test_only_so_many_states_are_kept(zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retained_states_are_bounded(zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch) -> None:
     each, grouped = zones
     monkeypatch.setattr(replay, "MAX_CACHED", 3)
     kept = grouped.replayed
@@ -171,7 +171,7 @@ def test_only_so_many_states_are_kept(zones: tuple[OpenedLake, OpenedLake], monk
 
 
 @pytest.mark.parametrize("network", ["zones", "subnets"])
-def test_heights_with_more_rows_than_are_kept_are_executed_again(
+def test_heights_larger_than_the_cache_are_reexecuted(
     network: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each, grouped = request.getfixturevalue(network)
@@ -182,7 +182,7 @@ def test_heights_with_more_rows_than_are_kept_are_executed_again(
     assert LakeRecheck(opened).execute(0, opened.last_height()) is None
 
 
-def test_one_height_of_many_is_read_without_the_others(
+def test_one_height_of_a_commit_is_read_alone(
     zones: tuple[OpenedLake, OpenedLake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket, "ROW_GROUP", 3)
@@ -218,7 +218,7 @@ class Clock:
         monkeypatch.setattr(replay, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
-def test_a_server_executes_heights_again_for_a_share_of_its_time(
+def test_server_reexecutes_heights_for_a_bounded_share_of_time(
     zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Strangers who ask for one old height after the other do not keep it from its blocks and from the others."""
@@ -237,7 +237,9 @@ def test_a_server_executes_heights_again_for_a_share_of_its_time(
     assert refused > 300 and 10 < len(clock.executed) <= 0.25 * clock.now + 4
 
 
-def test_who_comes_again_gets_the_state(zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_returning_client_gets_the_reexecuted_state(
+    zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch
+) -> None:
     each, grouped = zones
     clock = Clock(monkeypatch)
     share = ReplayShare(seconds=2, part=0.25, least=1)
@@ -300,7 +302,7 @@ def forget(folder: Path) -> None:
     BESIDE.folders.clear()
 
 
-def test_a_program_that_changed_is_noticed(counting: Path) -> None:
+def test_changed_program_is_detected(counting: Path) -> None:
     lake, beside = str(counting.parent / "lake"), ModuleSources.of(counting / "scenario.toml")
     assert cbor2.loads(everything(open_lake(lake, beside), 3)["program_counting:Counter"][0]["state"])[0] == {
         "count": 3
@@ -317,7 +319,7 @@ def test_a_program_that_changed_is_noticed(counting: Path) -> None:
     assert LakeRecheck(open_lake(lake), beside).execute(4, 6) == DifferingHeight(1, ("a",))
 
 
-def test_a_kernels_own_past_is_compared_with_what_was_committed(counting: Path) -> None:
+def test_kernels_own_history_is_compared_with_commits(counting: Path) -> None:
     """A bucket that goes on from the middle of a commit makes the states before it again."""
     lake = Lake.at(str(counting.parent / "lake")).with_identity()
 
@@ -334,7 +336,7 @@ def test_a_kernels_own_past_is_compared_with_what_was_committed(counting: Path) 
         past(3)
 
 
-def test_a_program_with_other_columns_is_refused(counting: Path) -> None:
+def test_program_with_other_columns_is_rejected(counting: Path) -> None:
     (counting / "counting.py").write_text(
         "import causeway as cw\nimport pyarrow as pa\n"
         "class Counter(cw.VectorProgram):\n    schema = pa.schema([('program', pa.uint64()), ('count', pa.int64())])\n"
@@ -371,7 +373,7 @@ def test_files_are_verified_where_roots_cannot_be(counting: Path, capfd: pytest.
     assert json.loads(capfd.readouterr().out)["damaged"]
 
 
-def test_a_program_that_is_not_found_is_named(counting: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_program_is_named(counting: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lake = str(counting.parent / "lake")
     everything(open_lake(lake), GROUP)
     with pytest.raises(InvalidInput, match=r'"counting:Counter": the module .* is not imported .*--scenario FILE'):
@@ -387,7 +389,7 @@ def test_a_program_that_is_not_found_is_named(counting: Path, capfd: pytest.Capt
 # ---- who else asks -------------------------------------------------------------------------------
 
 
-def test_heights_that_were_freed_say_so(zones: tuple[OpenedLake, OpenedLake], tmp_path: Path) -> None:
+def test_freed_heights_are_reported(zones: tuple[OpenedLake, OpenedLake], tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(scenario())
     opened = made(tmp_path, GROUP, tmp_path / "scenario.toml")
     vacuum_lake(opened.lake, keep_every=4, keep_last=2)
@@ -400,7 +402,7 @@ def test_heights_that_were_freed_say_so(zones: tuple[OpenedLake, OpenedLake], tm
     assert everything(opened, 8) == everything(zones[0], 8), "what executing again begins with is there"
 
 
-def test_what_is_kept_within_a_commit_is_missed(tmp_path: Path) -> None:
+def test_corruption_within_a_commit_is_reported_missing(tmp_path: Path) -> None:
     """The state that a commit begins with is needed by what is kept of its heights."""
     (tmp_path / "scenario.toml").write_text(scenario())
     lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
@@ -411,7 +413,7 @@ def test_what_is_kept_within_a_commit_is_missed(tmp_path: Path) -> None:
     assert [error.path for error in verify_lake(lake).damaged] == [path]
 
 
-def test_vacuums_one_after_the_other_free_what_one_does(tmp_path: Path) -> None:
+def test_successive_vacuums_free_as_much_as_one(tmp_path: Path) -> None:
     """Also where they end within a commit, at whatever height."""
     (tmp_path / "scenario.toml").write_text(scenario())
     lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
@@ -430,7 +432,7 @@ def states(lake: Lake, number: int) -> set[str]:
     return set(lake.numbered(number).state_files())
 
 
-def test_readers_that_execute_nothing_say_so(zones: tuple[OpenedLake, OpenedLake]) -> None:
+def test_non_executing_readers_report_it(zones: tuple[OpenedLake, OpenedLake]) -> None:
     uri = zones[1].lake.storage.uri
     plain = LakeSource({"path": uri, "table": "accounts", "height": "3"})
     reader = plain.reader(plain.schema())
@@ -438,7 +440,7 @@ def test_readers_that_execute_nothing_say_so(zones: tuple[OpenedLake, OpenedLake
         list(reader.read(*reader.partitions()))
 
 
-def test_the_data_source_reads_every_height(zones: tuple[OpenedLake, OpenedLake]) -> None:
+def test_data_source_reads_every_height(zones: tuple[OpenedLake, OpenedLake]) -> None:
     found = []
     for opened in zones:
         source = NetworkSource({"path": opened.lake.storage.uri, "table": "queues", "height": "3"})
@@ -447,9 +449,7 @@ def test_the_data_source_reads_every_height(zones: tuple[OpenedLake, OpenedLake]
     assert found[0] == found[1] != []
 
 
-def test_the_check_says_which_states_it_verified(
-    zones: tuple[OpenedLake, OpenedLake], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_check_reports_verified_states(zones: tuple[OpenedLake, OpenedLake], capfd: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str) -> str:
         with pytest.raises(SystemExit) as ended:
             main(["check", zones[1].lake.storage.uri, *arguments])
@@ -464,7 +464,7 @@ def test_the_check_says_which_states_it_verified(
     assert json.loads(run("--json"))["states"] == states
 
 
-def test_a_proof_at_a_height_within_a_commit(
+def test_proof_at_a_height_within_a_commit(
     zones: tuple[OpenedLake, OpenedLake], capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = []
@@ -477,7 +477,7 @@ def test_a_proof_at_a_height_within_a_commit(
     assert found[0] == found[1]
 
 
-def test_a_served_lake_answers_for_every_height(zones: tuple[OpenedLake, OpenedLake]) -> None:
+def test_served_lake_answers_for_every_height(zones: tuple[OpenedLake, OpenedLake]) -> None:
     """A lake may have been made by a run first, in commits of many heights."""
     each, grouped = map(Views, zones)
     waiting = set()
@@ -496,7 +496,7 @@ def test_a_served_lake_answers_for_every_height(zones: tuple[OpenedLake, OpenedL
     assert len(waiting) > GROUP
 
 
-def test_tables_of_spark_need_somebody_who_executes(zones: tuple[OpenedLake, OpenedLake]) -> None:
+def test_spark_tables_require_reexecution(zones: tuple[OpenedLake, OpenedLake]) -> None:
     with pytest.raises(LakeError, match="lies within a commit"):
         LakeTables.state(_without_spark(zones[1]), "accounts", 3)
 

@@ -80,7 +80,7 @@ def recheck(net: cw.Network, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_calls_are_answered_and_users_are_heard(name: cw.ProtocolName) -> None:
+def test_calls_are_answered_and_user_messages_are_handled(name: cw.ProtocolName) -> None:
     net = network(name)
     assert net.chains[-2:] == ["left", "right"] and net.programs[:3] == ["shop", "other", "alice"]
     sent, asked = net.send("shop", "other", "tea", sender=5), net.call("shop", "buy", "tea", amount=15, sender="alice")
@@ -107,7 +107,7 @@ def test_calls_are_answered_and_users_are_heard(name: cw.ProtocolName) -> None:
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_a_timeline_says_what_happened_where_and_when(name: cw.ProtocolName) -> None:
+def test_timeline_lists_events_by_chain_and_tick(name: cw.ProtocolName) -> None:
     net = network(name)
     sent, asked = net.send("shop", "other", "tea"), net.call("shop", "fail", amount=15, sender="alice")
     assert sent.trace() == "user 0 -> shop other(b'tea'): waits for tick 0"
@@ -127,7 +127,7 @@ def test_a_timeline_says_what_happened_where_and_when(name: cw.ProtocolName) -> 
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_why_a_call_is_not_served_is_the_same_under_all_protocols(name: cw.ProtocolName) -> None:
+def test_reason_of_a_failed_call_is_equal_under_all_protocols(name: cw.ProtocolName) -> None:
     net = network(name)
     refused, failed = (net.call("shop", method, amount=1, sender="alice") for method in ("buy", "fail"))
     nobody, here = net.call(99, "buy", sender="alice"), net.call("alice", "buy", sender="caller/right")
@@ -186,9 +186,7 @@ def played(net: cw.Network) -> list[cw.Network]:
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_the_same_calls_give_the_same_roots_and_all_of_it_can_be_executed_again(
-    name: cw.ProtocolName, tmp_path: Path
-) -> None:
+def test_equal_calls_give_equal_roots_and_reexecute(name: cw.ProtocolName, tmp_path: Path) -> None:
     net = network(name)
     (fork,) = played(net)
     assert fork.root() != net.root()
@@ -196,7 +194,7 @@ def test_the_same_calls_give_the_same_roots_and_all_of_it_can_be_executed_again(
 
 
 @pytest.mark.parametrize("name", [name for name, (kind, _) in BREAKS.items() if kind in ("fork", "reorg")])
-def test_a_fork_does_not_mix_up_messages(name: cw.ProtocolName) -> None:
+def test_fork_does_not_mix_up_messages(name: cw.ProtocolName) -> None:
     net = network(name)
     net.tick(4)
     calls = []
@@ -211,7 +209,7 @@ def test_a_fork_does_not_mix_up_messages(name: cw.ProtocolName) -> None:
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_copies_go_on_by_themselves_and_a_network_can_be_put_back(name: cw.ProtocolName) -> None:
+def test_copies_run_independently_and_a_network_can_be_restored(name: cw.ProtocolName) -> None:
     net = network(name)
     before = net.call("shop", "buy", "tea", amount=10, sender="alice")
     net.tick(2)
@@ -230,7 +228,7 @@ def test_copies_go_on_by_themselves_and_a_network_can_be_put_back(name: cw.Proto
     assert net.root() == fork.root() and net.trace() == fork.trace()
 
 
-def test_a_fault_that_is_healed_before_it_began_never_was() -> None:
+def test_fault_healed_before_its_start_never_applies() -> None:
     net, other = network("ic"), network("ic")
     first, second = net.inject("halt", chain="left"), net.inject("halt", chain="right")
     net.heal(first)
@@ -248,7 +246,7 @@ def test_a_fault_that_is_healed_before_it_began_never_was() -> None:
         other.heal(drop)
 
 
-def test_waiting_has_an_end_and_says_what_it_waited_for() -> None:
+def test_waiting_is_bounded_and_reports_its_target() -> None:
     net = network("ic")
     net.inject("halt", chain="left", until=19)
     waits = net.call("shop", "buy", amount=10, sender="alice")
@@ -311,7 +309,7 @@ MISTAKES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("do", "line"), MISTAKES, ids=[line for _, line in MISTAKES])
-def test_a_mistake_is_one_line_and_changes_nothing(do: Any, line: str) -> None:
+def test_errors_are_one_line_and_change_nothing(do: Any, line: str) -> None:
     net, same = network("ic"), network("ic")
     with pytest.raises(cw.InvalidInput) as caught:
         do(net)
@@ -320,7 +318,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(do: Any, line: str) -> None:
     assert net.call("shop", "buy", amount=10, sender="alice").result() == b"sold "
 
 
-def test_programs_do_not_end_where_they_may_not() -> None:
+def test_remove_and_move_are_rejected_where_the_protocol_forbids_them() -> None:
     name = next(name for name in get_args(cw.ProtocolName) if not find_protocol(name).moves)
     with pytest.raises(cw.InvalidInput, match=f"remove: under {name} programs stay on their chain"):
         network(name).remove("shop")
@@ -328,7 +326,7 @@ def test_programs_do_not_end_where_they_may_not() -> None:
         network(name).move("shop", "right")
 
 
-def test_a_program_moves_once_in_a_tick() -> None:
+def test_program_moves_once_per_tick() -> None:
     net = network("ic")
     net.move("shop", "right")
     with pytest.raises(cw.InvalidInput, match=r"move: .*shop moves twice before the round of tick"):
@@ -336,7 +334,7 @@ def test_a_program_moves_once_in_a_tick() -> None:
     assert net.call("shop", "buy", amount=10, sender="alice").result() == b"sold "
 
 
-def test_all_that_a_scenario_changes_a_test_can_change() -> None:
+def test_tests_can_make_every_scenario_change() -> None:
     keys = {*ChangeSection.model_fields} - {"tick"}
     assert keys == {"inject", "heal", "install", "upgrade", "move", "remove"}
     for key in keys:
@@ -345,7 +343,7 @@ def test_all_that_a_scenario_changes_a_test_can_change() -> None:
     assert [*signature(cw.Network.move).parameters][1:] == ["name", "chain"]
 
 
-def test_classes_of_a_function_and_names_of_classes_are_programs() -> None:
+def test_local_classes_and_class_names_are_programs() -> None:
     class Local(Shop):
         pass
 
@@ -372,7 +370,7 @@ send = [{ tick = 3, to = "shop", method = "shop", text = "self" }]
 """
 
 
-def test_a_scenario_in_memory_takes_what_a_test_sends_behind_its_own(tmp_path: Path) -> None:
+def test_in_memory_scenario_takes_test_messages_after_its_own(tmp_path: Path) -> None:
     path = tmp_path / "shop.toml"
     path.write_text(SCENARIO)
     net = cw.Network.in_memory(path, {"network.seed": "4"})

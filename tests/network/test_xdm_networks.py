@@ -76,7 +76,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeNetwork]:
         yield net
 
 
-def test_the_same_roots_however_the_chains_are_cut(
+def test_roots_are_independent_of_chain_partitioning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: LakeNetwork
 ) -> None:
     """On Spark they are those of forks, further down."""
@@ -88,7 +88,7 @@ def test_the_same_roots_however_the_chains_are_cut(
     assert found == roots(whole.lake)[: len(found)]
 
 
-def test_a_run_that_is_broken_off_goes_on_to_the_same_roots(
+def test_interrupted_run_resumes_to_equal_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: LakeNetwork
 ) -> None:
     """Opened anew it builds its tries from tables, those that operators prove under from the tables of that height.
@@ -123,7 +123,7 @@ LONGER = 40
 
 
 @pytest.mark.slow
-def test_a_table_in_several_files_is_what_it_is_in_one(
+def test_table_in_several_files_equals_one_file(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever reads it, at whichever height, also after a run was broken off and after a vacuum."""
@@ -191,7 +191,7 @@ until = 11
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_a_root_has_every_chain_also_one_that_makes_no_block(
+def test_root_covers_every_chain_even_without_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
     """A chain that is halted has that of its last block, and after a fork all have those of the blocks before it."""
@@ -255,7 +255,7 @@ call = { receiver = "answers", method = "get", hex = "01" }
 """
 
 
-def test_what_is_planned_before_all_traffic_is_done(tmp_path: Path) -> None:
+def test_changes_planned_before_all_traffic_ends_are_applied(tmp_path: Path) -> None:
     net = network(tmp_path, PLANNED, "in_process", 1)
     net.run()
     assert net.lake.manifest(1).tick == 2
@@ -266,7 +266,7 @@ def test_what_is_planned_before_all_traffic_is_done(tmp_path: Path) -> None:
     assert verify_lake(net.lake).damaged == () and Lake.at(net.lake.storage.uri).freed(0) is None
 
 
-def test_the_movements_of_value_have_names_and_add_up(whole: LakeNetwork, spark: SparkSession) -> None:
+def test_value_movements_are_named_and_add_up(whole: LakeNetwork, spark: SparkSession) -> None:
     net = whole
     moved = net.tables.movements()
     found = moved.selectExpr("*", "cast(amount as decimal(38,0)) as units")
@@ -315,7 +315,7 @@ chain = "d1"
 ABANDONED = 4 + 1 + 3
 
 
-def test_the_same_roots_and_counts_after_forks_however_the_chains_are_cut_and_broken_off(
+def test_roots_and_counts_after_forks_are_independent_of_partitioning_and_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uncompacted(monkeypatch)
@@ -345,7 +345,7 @@ def test_the_same_roots_and_counts_after_forks_however_the_chains_are_cut_and_br
 
 
 @pytest.mark.slow
-def test_spark_runs_and_reads_forks_as_this_process_does(
+def test_spark_runs_and_reads_forks_like_this_process(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uncompacted(monkeypatch)
@@ -361,7 +361,7 @@ def test_spark_runs_and_reads_forks_as_this_process_does(
     assert here.calls.where("times_received > 1 or times_answered > 1").count() == 0
 
 
-def test_proofs_under_the_newest_root_are_told_from_those_under_older_ones(tmp_path: Path) -> None:
+def test_proofs_under_the_latest_root_are_distinguished_from_older_ones(tmp_path: Path) -> None:
     """The last messages of a chain at rest are proved under the root that it still has."""
     scenario = Path(__file__).resolve().parents[2] / "examples" / "domains.toml"
     net = LakeNetwork.from_scenario(scenario, {"network.executor": "in_process"}, lake=str(tmp_path / "lake"))
@@ -371,7 +371,7 @@ def test_proofs_under_the_newest_root_are_told_from_those_under_older_ones(tmp_p
     assert proofs["receipt"] == {"checked": 8, "old_root": 8}
 
 
-def test_a_summary_says_what_was_checked_refused_and_proved_again(tmp_path: Path) -> None:
+def test_summary_reports_checked_rejected_and_reproved_messages(tmp_path: Path) -> None:
     chosen = {"network.executor": "in_process", "network.partitions": "2"}
     scenario = Path(__file__).resolve().parents[2] / "examples" / "faulty_domains.toml"
     net = LakeNetwork.from_scenario(scenario, chosen, lake=str(tmp_path / "lake"))

@@ -100,7 +100,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
 @pytest.mark.parametrize(
     ("name", "forks", "every"), [pytest.param("rare", RARE, 7, marks=pytest.mark.slow), ("dense", DENSE, '"auto"')]
 )
-def test_what_stays_in_memory_executes_each_height_once(
+def test_cached_states_execute_each_height_once(
     tmp_path: Path, whole: dict[str, Lake], name: str, forks: str, every: object
 ) -> None:
     with executed() as heights, network(tmp_path, name, forks, every) as net:
@@ -129,7 +129,7 @@ def opened_anew(folder: Path, name: str, forks: str, every: int) -> tuple[list[i
     ("name", "forks", "every", "counts"),
     [("rare", RARE, 7, [0, 4, 4, 4, 0]), ("dense", DENSE, 4, [0, 2, 2, 2, 4])],
 )
-def test_a_network_that_is_opened_anew_executes_few_heights_again(
+def test_reopened_network_reexecutes_few_heights(
     tmp_path: Path, whole: dict[str, Lake], name: str, forks: str, every: int, counts: list[int]
 ) -> None:
     """Only of the commits that forks reach back to, and of those that these reach in turn."""
@@ -147,6 +147,6 @@ def test_a_network_that_is_opened_anew_executes_few_heights_again(
             assert states[0].frames()[table].to_table(schema) == wanted[0].frames()[table].to_table(schema), table
 
 
-def test_without_forks_nothing_is_executed_again(tmp_path: Path) -> None:
+def test_nothing_is_reexecuted_without_forks(tmp_path: Path) -> None:
     """Operators prove under what the network was a while ago: that is read, whatever a commit has."""
     assert opened_anew(tmp_path, "none", "", 3)[0] == [0, 0, 0, 0, 0]

@@ -72,7 +72,7 @@ def last_set(program: type[Any], installed: int, *messages: dict[str, Any]) -> d
     return dict(zip(given["program"].tolist(), given["data"].to_pylist(), strict=True))
 
 
-def test_what_a_handler_sets_lasts_until_another_sets_it() -> None:
+def test_certified_data_persists_until_set_again() -> None:
     trial = Trial(Notary)
     assert trial.certified_data is None
     trial.ingress("set", b"one")
@@ -80,7 +80,7 @@ def test_what_a_handler_sets_lasts_until_another_sets_it() -> None:
     assert trial.certified_data == b""
 
 
-def test_a_handler_that_raises_has_set_nothing() -> None:
+def test_raising_handler_sets_nothing() -> None:
     trial = Trial(Notary)
     trial.ingress("set", b"kept")
     with pytest.raises(HandlerFailed):
@@ -101,18 +101,18 @@ def test_data_has_at_most_32_bytes() -> None:
     assert trial.certified_data == bytes(32)
 
 
-def test_a_class_that_does_not_declare_it_cannot_set_it() -> None:
+def test_undeclared_class_cannot_set_certified_data() -> None:
     with pytest.raises(HandlerFailed, match=r"CertifiedDataNotDeclared: .* declares certifies = True"):
         Trial(Undeclared).ingress("set", b"one")
 
 
 @pytest.mark.parametrize("program", [Notary, Echoed], ids=["scalar", "vector"])
-def test_both_forms_give_what_each_program_set_last(program: type[Any]) -> None:
+def test_both_forms_return_the_data_last_set_by_each_program(program: type[Any]) -> None:
     messages = [request(9, 0, b"a"), request(9, 0, b"b"), request(9, 1, bytes(33)), request(9, 2, b"c")]
     assert last_set(program, 3, *messages) == {0: b"b", 2: b"c"}
 
 
-def test_a_vector_class_that_does_not_declare_it_is_rejected() -> None:
+def test_undeclared_vector_class_is_rejected() -> None:
     execution = run({"p": UndeclaredEcho}, {0: "p"}, request(9, 0, b"a"))
     assert len(execution.certified) == 0
     assert execution.produced["payload"].to_pylist()[0].startswith(b"CertifiedDataNotDeclared: ")
@@ -123,7 +123,7 @@ def rows(*given: tuple[int, bytes]) -> Frame:
     return Frame({"program": table["program"].to_numpy(), "data": table["data"].combine_chunks()}, len(given))
 
 
-def test_the_table_has_what_was_set_last_of_each_canister_in_their_order() -> None:
+def test_table_lists_the_latest_data_per_canister_in_order() -> None:
     before = rows((2, b"two"), (5, b"five"))
     after = update_certified_data(before, rows((5, b"new"), (9, b"nine"), (3, b"x"), (9, b""), (5, b"newer")))
     assert after["program"].tolist() == [2, 3, 5, 9]
@@ -131,7 +131,7 @@ def test_the_table_has_what_was_set_last_of_each_canister_in_their_order() -> No
     assert update_certified_data(before, rows()) is before
 
 
-def test_an_entry_of_a_certified_map_is_shown_under_the_data_that_it_set() -> None:
+def test_certified_map_entry_is_proved_under_its_data() -> None:
     trial = Trial(CertifiedMap)
     for entry in (b"apple=1", b"pear=2=3", b"plum=", b"apple=4"):
         trial.ingress("put", entry)
@@ -148,7 +148,7 @@ def test_an_entry_of_a_certified_map_is_shown_under_the_data_that_it_set() -> No
     assert shown == {b"apple": b"4", b"pear": b"2=3", b"plum": LookupStatus.ABSENT}
 
 
-def test_a_certified_map_refuses_what_it_does_not_know() -> None:
+def test_certified_map_rejects_unknown_keys() -> None:
     trial = Trial(CertifiedMap)
     for method, payload in (("put", b"no separator"), ("drop", b"a")):
         with pytest.raises(HandlerFailed, match="ValueError"):
@@ -172,7 +172,7 @@ source = "script"
 """
 
 
-def test_chains_that_do_not_certify_data_take_no_program_that_does(tmp_path: Path) -> None:
+def test_uncertified_chains_reject_certifying_programs(tmp_path: Path) -> None:
     file = tmp_path / "map.toml"
     for protocol in ("ic", "ibc"):
         file.write_text(SCENARIO.format(protocol=protocol))
@@ -223,7 +223,7 @@ def test_data_moves_with_its_canister_and_ends_with_it(tmp_path: Path, certifica
                 get_state_at(opened, chain, manifests[tick].height).certified_data("fruit")
 
 
-def test_where_nothing_is_certified_it_enters_the_root_of_its_subnet_alone(tmp_path: Path) -> None:
+def test_uncertified_data_enters_only_its_subnets_root(tmp_path: Path) -> None:
     roots = {}
     for partitions in (1, 3):
         for data in ("red", "blue", ""):

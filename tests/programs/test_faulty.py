@@ -27,7 +27,7 @@ def network(options: dict[str, Any] | None = None, **faults: int) -> Network:
     return Network(zones, options=options)
 
 
-def test_every_third_raises_every_fourth_is_rejected_every_fifth_is_late() -> None:
+def test_faulty_program_raises_rejects_and_delays_at_its_intervals() -> None:
     net = network(raise_every=3, reject_every=4, late_every=5, late_by=3)
     for _ in range(12):
         net.tell(CALLER, "call", asking(FAULTY))
@@ -49,7 +49,7 @@ def test_every_third_raises_every_fourth_is_rejected_every_fifth_is_late() -> No
     assert (caller["answered"], caller["rejected"]) == (6, 6)
 
 
-def test_a_module_that_fails_at_an_answer_keeps_the_packet_until_it_is_mended() -> None:
+def test_failing_reply_handler_retains_the_packet_until_repaired() -> None:
     zones: dict[str, Placed] = {"A": {0: ("faulty", {"raise_in_reply_every": 2})}, "B": {10: "echo"}}
     net = Network(zones)
     for _ in range(4):
@@ -63,7 +63,7 @@ def test_a_module_that_fails_at_an_answer_keeps_the_packet_until_it_is_mended() 
     assert (state["answered"], state["rejected"], state["undone"]) == (4, 0, 0)
 
 
-def test_alone_on_trial() -> None:
+def test_faulty_program_on_trial() -> None:
     faulty = Trial(Faulty, {"late_every": 1, "late_by": 2}, number=5)
     (wait,) = faulty.request(1, "echo", b"later")
     assert (wait.receiver, wait.method) == (5, "wait")  # type: ignore[union-attr]

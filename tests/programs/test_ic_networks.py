@@ -106,7 +106,7 @@ def _no_state_kept() -> Iterator[None]:
 # ---- programs
 
 
-def test_program_state_has_one_root_whether_it_was_kept_or_read_back(tmp_path: Path) -> None:
+def test_program_state_has_one_root_from_memory_or_storage(tmp_path: Path) -> None:
     text = BASE + CALLER + ECHO + program("loose", "B", f"{HERE}:Loose") + SCRIPT + call(count=3)
     straight = opened(tmp_path / "one", text)
     straight.run()
@@ -117,13 +117,13 @@ def test_program_state_has_one_root_whether_it_was_kept_or_read_back(tmp_path: P
     assert root(resumed) == root(straight)
 
 
-def test_program_state_of_floats_is_refused_when_it_is_deployed(tmp_path: Path) -> None:
+def test_float_program_state_is_rejected_at_deployment(tmp_path: Path) -> None:
     text = BASE + CALLER + program("echo", "B", f"{HERE}:Mean") + SCRIPT + call()
     with pytest.raises(InvalidInput, match="column mean is of type double; allowed: "):
         opened(tmp_path, text)
 
 
-def test_a_balance_past_128_bits_does_not_end_the_network(tmp_path: Path) -> None:
+def test_balance_beyond_128_bits_does_not_end_the_network(tmp_path: Path) -> None:
     start = 10**38 - 1
     hoards = "".join(program(f"h{place}", "ABC"[place % 3], f"{HERE}:Hoard", start) for place in range(5))
     net = opened(tmp_path, BASE + hoards + SCRIPT + "".join(send(f"h{place}", "4", tick=place) for place in range(4)))
@@ -137,7 +137,7 @@ def test_a_balance_past_128_bits_does_not_end_the_network(tmp_path: Path) -> Non
     assert len(rejected) == 2, "the receiver holds three balances, and not more"
 
 
-def test_a_handler_that_leaves_is_rejected(tmp_path: Path) -> None:
+def test_exiting_handler_is_rejected(tmp_path: Path) -> None:
     net = opened(tmp_path, BASE + CALLER + program("echo", "B", f"{HERE}:Leaves") + SCRIPT + call())
     net.run()
     assert [row["code"] for row in rows(net, "events") if row["events"] & Event.ANSWERED] == [5]
@@ -155,21 +155,21 @@ def dropped(net: LakeNetwork) -> list[tuple[int, str]]:
     return [(row["tick"], row["reason"]) for row in rows(net, "events") if row["events"] & Event.DROPPED]
 
 
-def test_a_forged_message_for_nobody_leaves_an_event(tmp_path: Path) -> None:
+def test_forged_message_to_an_unknown_receiver_leaves_an_event(tmp_path: Path) -> None:
     nowhere = '[[programs]]\nname = "nowhere"\nprogram = "none"\n'
     net = opened(tmp_path, NETWORK + nowhere + SCRIPT + call() + forge(1, "nowhere"))
     net.run()
     assert dropped(net) == [(1, "forged_for_nobody")]
 
 
-def test_what_a_halted_chain_would_have_forged_leaves_an_event(tmp_path: Path) -> None:
+def test_forgery_of_a_halted_chain_leaves_an_event(tmp_path: Path) -> None:
     halt = '[[faults]]\nkind = "halt"\nchain = "C"\nfrom = 0\nuntil = 2\n'
     net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + forge(1))
     net.run()
     assert dropped(net) == [(1, "ChainHalted")]
 
 
-def test_a_gap_in_a_slice_of_one_message_is_refused(tmp_path: Path) -> None:
+def test_gap_in_a_one_message_slice_is_rejected(tmp_path: Path) -> None:
     gap = '[[faults]]\nkind = "gap"\nsource = "A"\ndestination = "B"\ntick = 1\n'
     net = opened(tmp_path, NETWORK + SCRIPT + call() + gap)
     net.run()
@@ -185,7 +185,7 @@ def answer(callback: int, sender: str = "echo", *, text: str = "made up", more: 
     return f'[[faults]]\nkind = "forge"\ntick = 1\nchain = "B"\nmessage = "response"\n{ends}{more}'
 
 
-def test_a_forged_answer_is_taken_once_and_only_for_an_open_call(tmp_path: Path) -> None:
+def test_forged_response_is_accepted_once_and_only_for_an_open_call(tmp_path: Path) -> None:
     other = program("other", "B", "echo")
     # To an open call, and again; to none; not from the one called; of another class.
     again = [answer(0, more='code = 4\namount = "18446744073709551616"\n'), answer(0)]
@@ -202,7 +202,7 @@ def test_a_forged_answer_is_taken_once_and_only_for_an_open_call(tmp_path: Path)
     assert [summary[name] for name in counts] == [2, 1, 1, 0, 0, 0]
 
 
-def test_the_loss_of_a_forged_answer_does_not_lose_the_call(tmp_path: Path) -> None:
+def test_lost_forged_response_does_not_lose_the_call(tmp_path: Path) -> None:
     """What C says in the name of ``echo`` is dropped; the call waits on, for a chain that halts."""
     halt = '[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\nuntil = 12\n'
     net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + answer(0).replace('chain = "B"', 'chain = "C"'))
@@ -224,14 +224,14 @@ def test_the_loss_of_a_forged_answer_does_not_lose_the_call(tmp_path: Path) -> N
         ("calback = 1\n", "calback: unknown key; did you mean callback?"),
     ],
 )
-def test_what_cannot_be_forged_is_refused(tmp_path: Path, more: str, why: str) -> None:
+def test_impossible_forgeries_are_rejected(tmp_path: Path, more: str, why: str) -> None:
     section = '[[faults]]\nkind = "forge"\ntick = 1\nchain = "C"\nsender = "echo"\nreceiver = "caller"\n' + more
     with pytest.raises(InvalidInput, match=re.escape(why)):
         opened(tmp_path, NETWORK + SCRIPT + call() + section)
 
 
 @pytest.mark.parametrize("certification", ["bls", "off"])
-def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path, certification: str) -> None:
+def test_older_slice_is_validated_by_its_indices(tmp_path: Path, certification: str) -> None:
     """At tick 4 what was certified two heights before brings the first two of four calls, that a drop had kept back; at
     tick 6 one from before what was taken is refused."""
 
@@ -254,7 +254,7 @@ def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path, certification: 
     assert [manifest.tick for manifest in kept][-1] == 5, "nothing is kept that is not offered any more"
 
 
-def test_the_first_index_rule_of_the_seed_is_refused_before_it_can_stop_a_network(tmp_path: Path) -> None:
+def test_first_index_rule_of_the_seed_is_rejected_before_it_stops_a_network(tmp_path: Path) -> None:
     replay = '[[faults]]\nkind = "replay"\nsource = "A"\ndestination = "B"\ntick = 6\n'
     text = NETWORK + SCRIPT + "".join(call(tick=tick, count=2) for tick in range(10)) + replay
     with pytest.raises(InvalidInput, match=r'first_index_rule: "seed_literal": only "unseen_only" in this version'):
@@ -274,7 +274,7 @@ def test_the_first_index_rule_of_the_seed_is_refused_before_it_can_stop_a_networ
         {"options.timeouts": '"on"', "network.seconds_per_tick": "1e11"},
     ],
 )
-def test_a_number_that_is_too_large_is_refused_by_its_name(tmp_path: Path, overrides: dict[str, str]) -> None:
+def test_oversized_number_is_rejected_by_name(tmp_path: Path, overrides: dict[str, str]) -> None:
     named = list(overrides)[-1].rpartition(".")[2]
     with pytest.raises(InvalidInput, match=named):
         opened(tmp_path, NETWORK + SCRIPT + call(count=3), overrides)
@@ -283,7 +283,7 @@ def test_a_number_that_is_too_large_is_refused_by_its_name(tmp_path: Path, overr
 # ---- refused ingress
 
 
-def test_refused_ingress_is_told_apart_by_its_place_in_the_payload(tmp_path: Path) -> None:
+def test_rejected_ingress_is_identified_by_payload_position(tmp_path: Path) -> None:
     empty = program("empty", "B", "none")
     text = (
         BASE + CALLER + ECHO + empty + SCRIPT + call() + "".join(send("empty", "", tick=tick) * 2 for tick in (0, 0, 3))
@@ -301,7 +301,7 @@ def test_refused_ingress_is_told_apart_by_its_place_in_the_payload(tmp_path: Pat
 # ---- signals
 
 
-def test_the_sender_s_side_tells_why_a_message_was_rejected(tmp_path: Path, spark: SparkSession) -> None:
+def test_senders_side_reports_the_reject_reason(tmp_path: Path, spark: SparkSession) -> None:
     net = opened(tmp_path, NETWORK + SCRIPT + call(count=4), {"options.reject_every": "3"})
     net.run()
     seen = net.ledger.where("event = 'collected' and kind = 'request'").collect()

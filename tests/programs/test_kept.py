@@ -32,7 +32,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
-def test_what_no_program_keeps_is_refused(content: bytes) -> None:
+def test_invalid_program_states_are_rejected(content: bytes) -> None:
     with pytest.raises(UnreadableState, match="the state of a program is not what one keeps: "):
         read_state_value(content)
     assert format_cell("state", content)[:40] == content.hex()[:40]
@@ -40,5 +40,5 @@ def test_what_no_program_keeps_is_refused(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [[{"a": [1, None, b"x", True]}, {3: "note"}, {(1, 2, 3, 4): 1}], 2**200, -(2**200)])
-def test_what_programs_keep_is_read(value: object) -> None:
+def test_program_states_are_decoded(value: object) -> None:
     assert read_state_value(cbor2.dumps(value, canonical=True)) == value

@@ -110,7 +110,7 @@ def by_spark(spark: SparkSession, query: str, rows: list[dict[str, Any]]) -> lis
     return [row.asDict() for row in found.collect()]
 
 
-def test_outcomes_of_calls(spark: SparkSession) -> None:
+def test_call_outcomes(spark: SparkSession) -> None:
     for case, (made, expected) in CASES.items():
         found = by_spark(spark, lake_tables.CALLS_QUERY, made)
         assert Counter(row["outcome"] for row in found) == expected, case
@@ -126,7 +126,7 @@ def undone(*rows: tuple[int, int, int]) -> RevertedRanges:
     )
 
 
-def test_which_rows_forks_took_back(spark: SparkSession) -> None:
+def test_rows_reverted_by_forks(spark: SparkSession) -> None:
     forks = undone((0, 3, 5), (2, 9, 9), (0, 5, 6), (0, 8, 8))
     assert len(forks) == 3 and forks.heights() == 6
     rows = [{**sent(place), "chain": chain, "height": place} for chain in range(4) for place in range(1, 11)]
@@ -212,7 +212,7 @@ def run(folder: Path, text: str, **overrides: str) -> LakeNetwork:
     return net
 
 
-def test_amounts_past_ten_to_the_38_are_in_the_ledger(tmp_path: Path, spark: SparkSession) -> None:
+def test_ledger_holds_amounts_beyond_10_to_the_38(tmp_path: Path, spark: SparkSession) -> None:
     hoards = program("a", "A", f"{HERE}:Hoard", 9 * 10**37) + program("b", "B", f"{HERE}:Hoard", 9 * 10**37)
     text = BASE + hoards + program("c", "C", f"{HERE}:Hoard") + SCRIPT + send("a", "1") + send("b", "2", tick=5)
     net = run(tmp_path, text)
@@ -221,22 +221,20 @@ def test_amounts_past_ten_to_the_38_are_in_the_ledger(tmp_path: Path, spark: Spa
     assert max(amounts) == 18 * 10**37
 
 
-def test_refused_messages_from_users_are_counted_and_named(tmp_path: Path, spark: SparkSession) -> None:
+def test_rejected_ingress_is_counted_and_named(tmp_path: Path, spark: SparkSession) -> None:
     net = run(tmp_path, BASE + program("empty", "B", "none") + SCRIPT + send("empty", count=3))
     assert sorted(row.message_id for row in net.ledger.collect()) == [f"ic:0>0/i!0.{place}" for place in (1, 2, 3)]
     assert net.summary()["ingress_refused"] == 3
 
 
-def test_a_caller_that_moves_with_open_calls_loses_them_and_the_summary_says_why(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_moved_caller_loses_open_calls_with_a_reported_reason(tmp_path: Path, spark: SparkSession) -> None:
     summary = run(tmp_path, BASE + ENDS + move("caller", 2, "C") + SCRIPT + call(count=3)).summary()
     assert summary["dropped"] == 3 and (summary["verdict"], summary["holds"]) == ("FAILED", False)
     assert sum(summary["dropped_because"].values()) == 3
     assert summary["dropped_because"].keys() <= {"sender_mismatch", "receiver_mismatch"}
 
 
-def test_a_call_under_way_to_a_program_that_the_scenario_removes_is_lost(tmp_path: Path, spark: SparkSession) -> None:
+def test_in_flight_call_to_a_removed_program_is_lost(tmp_path: Path, spark: SparkSession) -> None:
     text = BASE + ENDS + move("echo", 2) + SCRIPT + call(count=3)
     net = run(tmp_path, text, **{"options.messages_per_canister": "1"})
     summary = net.summary()
@@ -248,7 +246,7 @@ def test_a_call_under_way_to_a_program_that_the_scenario_removes_is_lost(tmp_pat
     assert shown == ["echo", "echo", "B", "canister_removed"]
 
 
-def test_a_refused_slice_carries_nothing_of_the_message_at_its_index(tmp_path: Path, spark: SparkSession) -> None:
+def test_rejected_slice_carries_no_field_of_the_message_at_its_index(tmp_path: Path, spark: SparkSession) -> None:
     replay = '[[faults]]\nkind = "replay"\nsource = "A"\ndestination = "B"\ntick = 3\n'
     net = run(tmp_path, BASE + ENDS + replay + SCRIPT + "".join(call(tick=tick) for tick in range(5)))
     (refused,) = net.ledger.where("kind = 'control'").collect()
@@ -260,20 +258,20 @@ def test_a_refused_slice_carries_nothing_of_the_message_at_its_index(tmp_path: P
 STRAYS = {"options.receiver_check": '"off"', "options.sender_mismatch": '"drop_accept"'}
 
 
-def test_messages_that_nobody_executes_are_not_out_of_order(tmp_path: Path, spark: SparkSession) -> None:
+def test_unexecuted_messages_are_not_out_of_order(tmp_path: Path, spark: SparkSession) -> None:
     text = BASE + ENDS + move("echo", 3, "C") + SCRIPT + "".join(call(tick=tick) for tick in range(8))
     summary = run(tmp_path, text, **STRAYS).summary()
     assert summary["pending"] > 0  # lie where the callee was
     assert summary["out_of_order"] == 0
 
 
-def test_a_call_that_its_callee_never_answers_waits_for_the_callee(tmp_path: Path, spark: SparkSession) -> None:
+def test_call_without_an_answer_is_pending_at_the_callee(tmp_path: Path, spark: SparkSession) -> None:
     text = BASE + ENDS + program("silent", "C", f"{HERE}:Silent") + SCRIPT + call("silent")
     summary = run(tmp_path, text).summary()
     assert (summary["pending"], summary["in_flight"], summary["dropped"]) == (1, 0, 0)
 
 
-def test_a_program_s_column_that_is_called_chain_is_not_taken_for_one(tmp_path: Path, spark: SparkSession) -> None:
+def test_program_column_named_chain_is_not_confused_with_the_chain(tmp_path: Path, spark: SparkSession) -> None:
     net = run(tmp_path, BASE + ENDS + program("far", "C", f"{HERE}:Elsewhere") + SCRIPT + call())
     table = f"program_{HERE}:Elsewhere"
     assert [net.state(table, chain=chain).count() for chain in "ABC"] == [0, 0, 1]

@@ -43,32 +43,32 @@ def principal(text: str) -> str:
     return "read"
 
 
-def test_amounts_are_read_as_the_page_says() -> None:
+def test_amounts_are_parsed_as_documented() -> None:
     assert {text: shown(int, text) for text in texts("Amounts")} == column("Amounts", "`int` of Python")
     assert {text: ingested("amount", text) for text in texts("Amounts")} == column("Amounts", "ingest")
     assert {text: shown(parse_amount, text) for text in texts("Amounts")} == column("Amounts", "transfer")
 
 
-def test_denominations_are_read_as_the_page_says() -> None:
+def test_denominations_are_parsed_as_documented() -> None:
     read = {text: shown(packet_denom, text) for text in texts("Denominations")}
     assert read == column("Denominations", "transfer")
 
 
-def test_heights_are_read_as_the_page_says() -> None:
+def test_heights_are_parsed_as_documented() -> None:
     read = {text: ingested("timeout_height", text) for text in texts("Heights")}
     assert read == column("Heights", "causeway ingest")
 
 
-def test_packet_data_is_read_as_the_page_says() -> None:
+def test_packet_data_is_parsed_as_documented() -> None:
     read = {text: shown(lambda given: decode_packet(given.encode()).amount, text) for text in texts("Packet data")}
     assert read == column("Packet data", "transfer")
 
 
-def test_principals_are_read_as_the_page_says() -> None:
+def test_principals_are_parsed_as_documented() -> None:
     assert {text: shown(principal, text) for text in texts("Principals")} == column("Principals", "Causeway")
 
 
-def test_events_are_read_in_each_of_their_forms() -> None:
+def test_events_are_parsed_in_every_form() -> None:
     values = {"packet_data": '{"a":1}', "packet_ack": '{"error":"x"}'}
     values |= {f"{name}_hex": text.encode().hex() for name, text in values.items()}
     for names, cell in column("Events of packets", "ingest").items():

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, own_modules: None) -> Path:
     return allow_scenario_folder(str(tmp_path / "scenario.toml"))
 
 
-def test_a_module_beside_the_scenario_is_found_and_packed_with_what_it_imports(folder: Path, tmp_path: Path) -> None:
+def test_module_beside_the_scenario_is_found_and_packed_with_its_imports(folder: Path, tmp_path: Path) -> None:
     assert find_program_class("own_package.greeter:Greeter").__name__ == "Greeter"
     files = loaded_modules(folder)
     assert [path.relative_to(folder).as_posix() for path in files] == [
@@ -50,7 +50,7 @@ def test_a_module_beside_the_scenario_is_found_and_packed_with_what_it_imports(f
     ]  # fmt: skip
 
 
-def test_the_folder_hides_nothing_and_is_there_for_programs_only(folder: Path) -> None:
+def test_scenario_folder_shadows_no_module_and_serves_programs_only(folder: Path) -> None:
     (folder / "json.py").write_text("raise SystemExit\n")
     (folder / "optional_module.py").write_text("raise SystemExit\n")
     (folder / "asking.py").write_text(
@@ -81,7 +81,7 @@ def test_each_scenario_has_its_own_folder(folder: Path, tmp_path: Path) -> None:
     assert sys.modules["own_helper"].__file__ == str(folder / "own_helper.py")
 
 
-def test_what_is_installed_in_the_folder_is_not_packed() -> None:
+def test_installed_packages_in_the_folder_are_not_packed() -> None:
     assert is_importable(Path("auction.py"))
     assert not is_importable(Path(".venv/lib/python3.11/site-packages/numpy/__init__.py"))
 
@@ -98,7 +98,7 @@ def test_what_is_installed_in_the_folder_is_not_packed() -> None:
         ("not_loaded:X", r"SystemExit: .*\(.*/not_loaded.py, line 1\)"),
     ],
 )
-def test_what_cannot_be_loaded_is_bad_input(folder: Path, name: str, text: str) -> None:
+def test_unloadable_modules_are_bad_input(folder: Path, name: str, text: str) -> None:
     (folder / "broken_module.py").write_text("def f(:\n")
     (folder / "failing_module.py").write_text("import own_helper\nX = 1 / 0\n")
     (folder / "own_uses.py").write_text("import numpy\n\nX = numpy.zeros(-1)\n")
@@ -128,7 +128,7 @@ class Relay(cw.Program):
         raise ValueError("users have no business here")
 
 
-def test_a_program_on_trial_keeps_the_rules_of_a_round(capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_on_trial_follows_round_rules(capsys: pytest.CaptureFixture[str]) -> None:
     relay = cw.Trial(Relay, balance=2**70)
     assert relay.balance == 2**70
     (call,) = relay.request(4, "ask", b"x", amount=5)

@@ -194,7 +194,7 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
         (lambda program, request, context: context.call(9, "m", note={1}), 5, "NotKept: note is a set;"),
     ],
 )
-def test_a_handler_that_fails_is_undone_and_answered(act: Any, code: int, text: str) -> None:
+def test_failing_handler_is_reverted_and_answered(act: Any, code: int, text: str) -> None:
     execution = run(scalar(act), {5: "acting"}, request(1, 5, b"x", callback=3, amount=7))
     ((kind, sender, receiver, callback, amount, found, payload),) = produced(execution)
     assert (kind, sender, receiver, callback, amount, found) == (Kind.RESPONSE, 5, 1, 3, 7, code)
@@ -219,7 +219,7 @@ def test_a_handler_that_fails_is_undone_and_answered(act: Any, code: int, text: 
         ("on__reply", "on_reply"),
     ],
 )
-def test_a_handler_that_nothing_would_call_is_refused_where_its_class_is_defined(name: str, meant: str) -> None:
+def test_unreachable_handler_is_rejected_at_class_definition(name: str, meant: str) -> None:
     with pytest.raises(InvalidInput, match=f"Asker.{name}: no such handler; what is meant is {meant}$"):
         type("Asker", (Program,), {name: lambda self, message, context: None, "__qualname__": "Asker"})
     for own in ("on_sale", "on", "once", "only_requests", "request", "on_price", "onward"):
@@ -257,13 +257,13 @@ def test_each_request_is_answered_once() -> None:
     assert state_of(execution)[2] == {}
 
 
-def test_an_open_request_is_kept_with_its_amount() -> None:
+def test_open_request_is_stored_with_its_amount() -> None:
     execution = run(scalar(lambda *_: None), {5: "acting"}, request(1, 5, callback=3, amount=7))
     assert state_of(execution)[2] == {(1, 3, 7, 0): 1}
     assert produced(execution) == []
 
 
-def test_the_answer_comes_first_and_its_amount_last() -> None:
+def test_answer_precedes_its_amount() -> None:
     def act(program: Any, request: Request, context: Context) -> Any:
         context.call(9, "m", amount=100)
         assert context.balance == 0
@@ -274,7 +274,7 @@ def test_the_answer_comes_first_and_its_amount_last() -> None:
     assert balances(execution) == {5: 7}
 
 
-def test_a_balance_never_passes_128_bits() -> None:
+def test_balance_never_exceeds_128_bits() -> None:
     high = 10**38 - 1
     takes = scalar(lambda program, request, context: (b"", request.amount))
     asked = [request(1, 5, callback=place, amount=10**38) for place in range(4)]
@@ -300,7 +300,7 @@ class TakesAll(VectorProgram):
 @pytest.mark.parametrize(
     "form", [{"acting": TakesAll}, scalar(lambda program, request, context: (b"", request.amount))]
 )
-def test_a_refund_is_never_turned_away_and_never_lost(form: dict[str, type[Any]]) -> None:
+def test_refund_is_never_rejected_or_lost(form: dict[str, type[Any]]) -> None:
     full, back = 2**128 - 1, 2**128 - 5
     inputs = [request(1, 5, amount=full), response(2, 5, amount=back), request(1, 5, callback=1, amount=1)]
     execution = run(form, {5: "acting"}, *inputs, balance=0)
@@ -319,7 +319,7 @@ def test_no_call_carries_more_than_128_bits() -> None:
     assert balances(execution) == {5: 2**128 + 6}
 
 
-def test_an_answer_stays_delivered_when_its_handler_raises() -> None:
+def test_response_stays_delivered_when_its_handler_raises() -> None:
     class Raises(Program):
         def on_request(self, request: Request, context: Context) -> None:
             context.call(1, "m", note="noted")
@@ -336,7 +336,7 @@ def test_an_answer_stays_delivered_when_its_handler_raises() -> None:
     assert (state, notes) == ({}, {})
 
 
-def test_users_messages_that_fail_are_told() -> None:
+def test_failed_user_messages_are_reported() -> None:
     execution = run({}, {5: "fan_out", 6: "scalar_echo"}, message(Kind.INGRESS, 7, 6, b"x", method="go"))
     assert failed(execution) == [(0, "NotImplementedError: no ingress method go")]
 
@@ -395,7 +395,7 @@ def outcome(execution: Execution) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("bad", [set(), {0}, {7}, {59}, {0, 1, 2}, {3, 30, 31}, set(range(60))])
-def test_a_bad_message_harms_itself_only_whoever_shares_the_call(bad: set[int]) -> None:
+def test_invalid_message_affects_only_itself_in_a_batch(bad: set[int]) -> None:
     messages = traffic(20, 3, bad)
     installed = dict.fromkeys(range(10, 30), "picky")
     together = run({"picky": Picky}, installed, *messages)
@@ -419,14 +419,14 @@ def test_a_bad_message_harms_itself_only_whoever_shares_the_call(bad: set[int]) 
     assert together.origins.tolist() == origins
 
 
-def test_a_bad_message_is_found_by_halving() -> None:
+def test_invalid_message_is_located_by_bisection() -> None:
     Picky.batches.clear()
     run({"picky": Picky}, dict.fromkeys(range(10, 110), "picky"), *traffic(100, 3, {150}))
     assert len(Picky.batches) < 25, "not one call for each of a hundred instances"
     assert Picky.batches[0] == 300
 
 
-def test_a_call_beyond_the_balance_is_the_fault_of_its_message() -> None:
+def test_call_beyond_the_balance_fails_its_message() -> None:
     messages = [request(1, 10, b"ok", callback=callback) for callback in (60, 41, 40)]
     execution = run({"picky": Picky}, {10: "picky"}, *messages)
     assert [(row[0], row[5], row[6]) for row in produced(execution) if row[0] == Kind.RESPONSE] == [
@@ -504,7 +504,7 @@ def mutating(batch: Frame, state: Frame) -> Effects:
         (lambda batch, state: Effects(cast(Any, {})), "state is dict, allowed: a Frame"),
     ],
 )
-def test_effects_that_no_handler_may_have_are_its_failure(effects: Any, text: str) -> None:
+def test_forbidden_effects_fail_their_handler(effects: Any, text: str) -> None:
     execution = run(vectorised(effects), {10: "picky"}, request(1, 10, amount=7))
     ((*_, amount, code, payload),) = produced(execution)
     assert (amount, code) == (7, 5)
@@ -513,7 +513,7 @@ def test_effects_that_no_handler_may_have_are_its_failure(effects: Any, text: st
     assert execution.programs["picky"]["seen"].tolist() == [0]
 
 
-def test_an_answer_to_what_is_no_request_is_a_failure() -> None:
+def test_answer_to_an_unknown_request_is_a_failure() -> None:
     wrong = vectorised(lambda batch, state: Effects(state, answers=answer()))
     execution = run(wrong, {10: "picky"}, message(Kind.RESPONSE, 1, 10, amount=5))
     assert produced(execution) == []
@@ -522,7 +522,7 @@ def test_an_answer_to_what_is_no_request_is_a_failure() -> None:
     assert balances(execution) == {10: 105}, "the refund came in"
 
 
-def test_columns_of_other_types_become_those_of_messages() -> None:
+def test_columns_of_other_types_are_cast_to_message_types() -> None:
     def effects(batch: Frame, state: Frame) -> Effects:
         return Effects(
             state.with_columns(seen=np.array([3], dtype=np.int8)), answers=answer(payload="text"), calls=a_call()
@@ -536,7 +536,7 @@ def test_columns_of_other_types_become_those_of_messages() -> None:
     assert execution.programs["picky"]["seen"].dtype == np.uint64
 
 
-def test_a_state_that_is_not_touched_keeps_its_object() -> None:
+def test_unchanged_state_keeps_its_object() -> None:
     with named():
         runner = programs({10: "echo", 11: "caller"})
         accounts, states = runner.genesis(np.array([10, 11], dtype=np.uint64))
@@ -560,7 +560,7 @@ AMOUNTS = st.sampled_from([0, 1, 5, 99, 2**62, 2**64 - 1, 2**64, 2**90, 2**127, 
     ),
     st.sampled_from([0, 10, 2**63, 2**64 + 3, 2**100, 2**128 - 2, 2**128 + 4]),
 )
-def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[int], int]], start: int) -> None:
+def test_settlement_is_sequential_arithmetic(rows: list[tuple[int, Kind, int, list[int], int]], start: int) -> None:
     rows = sorted(rows, key=lambda row: row[0])
     inputs = frame(*(message(kind, 1, owner, amount=attached) for owner, kind, attached, _, _ in rows))
     held, texts = dict.fromkeys(range(3), start), []
@@ -626,7 +626,7 @@ PROGRAM_COLUMN = ("program", pa.uint64())
         ([("program", pa.int64())], "the first column of its schema must be program"),
     ],
 )
-def test_a_state_that_has_no_root_is_refused_when_it_is_deployed(columns: list[Any], said: str) -> None:
+def test_state_without_a_root_is_rejected_at_deployment(columns: list[Any], said: str) -> None:
     with named(kept=with_schema(*columns)), pytest.raises(InvalidInput, match=f'program "kept": .*{said}'):
         programs({5: "kept"})
 
@@ -637,7 +637,7 @@ ROOTED = [
 ]
 
 
-def test_a_first_state_of_every_type_is_what_is_read_back() -> None:
+def test_initial_state_of_every_type_round_trips() -> None:
     columns = [PROGRAM_COLUMN, *((f"c{place}", kind) for place, kind in enumerate(ROOTED))]
     with named(kept=with_schema(*columns)):
         runner = programs({5: "kept", 7: "kept"})
@@ -655,7 +655,7 @@ def test_a_first_state_of_every_type_is_what_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_program_without_a_first_state_is_refused(raises: bool) -> None:
+def test_program_without_an_initial_state_is_rejected(raises: bool) -> None:
     class Nothing(VectorProgram):
         schema = pa.schema([pa.field("program", pa.uint64()), pa.field("seen", pa.uint32())])
 

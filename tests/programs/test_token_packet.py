@@ -75,12 +75,12 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("dialect", "known", "text"), WRITTEN)
-def test_a_packet_has_the_bytes_of_each_library(dialect: PacketDialect, known: TokenPacket, text: str) -> None:
+def test_packet_has_the_bytes_of_each_library(dialect: PacketDialect, known: TokenPacket, text: str) -> None:
     assert known.encode(dialect) == text.encode()
     assert decode_packet(text.encode()) == known
 
 
-def test_packets_are_written_as_the_newest_library_does() -> None:
+def test_packets_are_encoded_like_the_latest_library() -> None:
     assert WITH_MEMO.encode() == WITH_MEMO.encode(PacketDialect.IBC_GO_10)
 
 
@@ -92,7 +92,7 @@ def test_packets_are_written_as_the_newest_library_does() -> None:
         json.dumps(dict(reversed(PLAIN.items()))).encode(),
     ],
 )
-def test_other_forms_of_one_packet(payload: bytes) -> None:
+def test_other_encodings_of_one_packet(payload: bytes) -> None:
     assert decode_packet(payload) == TokenPacket("uatom", 5, "1", "2")
 
 
@@ -139,21 +139,21 @@ def test_other_forms_of_one_packet(payload: bytes) -> None:
         (packet(denom=f"p/{'c' * 99}-{'1' * 20}/uatom"), "InvalidDenom"),
     ],
 )
-def test_what_is_no_packet(payload: bytes, reason: str) -> None:
+def test_invalid_packets(payload: bytes, reason: str) -> None:
     with pytest.raises(Refused) as refused:
         decode_packet(payload)
     assert refused.value.reason == reason
     assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
 
 
-def test_bounds_are_allowed() -> None:
+def test_bounds_are_inclusive() -> None:
     longest = denom_prefix(12) * ((MAX_DENOM_BYTES - 128) // len(denom_prefix(12)))
     full = {"denom": longest + "a" * 128, "memo": "m" * MAX_MEMO_BYTES, "receiver": "r" * MAX_ADDRESS_BYTES}
     decoded = decode_packet(packet(**full, amount=str(MAX_AMOUNT)))
     assert (decoded.denom, decoded.memo, decoded.receiver, decoded.amount) == (*full.values(), MAX_AMOUNT)
 
 
-def test_traces() -> None:
+def test_denomination_traces() -> None:
     assert split_denom("uatom") == ([], "uatom")
     assert split_denom("gamm/pool/1") == ([], "gamm/pool/1")
     assert split_denom("transfer/channel-3/transfer/channel-0/uatom") == ([3, 0], "uatom")
@@ -165,7 +165,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.dictionaries(st.sampled_from(["denom", "memo", "to"]), texts, min_size=1), st.booleans())
-def test_flat_objects_are_read_as_json_has_them(given_members: dict[str, str], ascii_only: bool) -> None:
+def test_flat_objects_are_parsed_like_json(given_members: dict[str, str], ascii_only: bool) -> None:
     members: dict[str, Any] = {**given_members, "to": 2**64 - 1} if "to" in given_members else dict(given_members)
     kinds: dict[str, type[str] | type[int]] = {"denom": str, "memo": str, "to": int}
     data = json.dumps(members, ensure_ascii=ascii_only, indent=1).encode()
@@ -173,7 +173,7 @@ def test_flat_objects_are_read_as_json_has_them(given_members: dict[str, str], a
 
 
 @given(st.binary(max_size=60) | texts.map(lambda text: ('{"denom":"' + text + '"}').encode()))
-def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
+def test_arbitrary_input_is_decoded_or_rejected(data: bytes) -> None:
     try:
         found = read_object(data, {"denom": str}, most_bytes=100)
     except NotFlat:

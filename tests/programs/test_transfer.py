@@ -55,7 +55,7 @@ def refusal(call: Any, *arguments: Any) -> str:
     return refused.value.reason
 
 
-def test_out_delivered_and_home_again() -> None:
+def test_token_is_sent_delivered_and_returned() -> None:
     own = book()
     own.begin(0, 1, PEER, to("5", 60))
     assert own.books["escrow"] == {PEER: {"gold": 60}} and own.balance(1, "gold") == 40
@@ -65,7 +65,7 @@ def test_out_delivered_and_home_again() -> None:
     assert own.books["accounts"] == {"gold": {1: 40, 2: 60}}
 
 
-def test_a_refund_happens_once() -> None:
+def test_refund_happens_once() -> None:
     own = book()
     own.begin(0, 1, PEER, to("5", 60))
     assert own.end(0, delivered=False)
@@ -74,7 +74,7 @@ def test_a_refund_happens_once() -> None:
     assert own.encode() == before and own.balance(1, "gold") == 100 and own.books["refunded"] == 1
 
 
-def test_vouchers_are_made_burnt_and_made_again_when_they_come_back() -> None:
+def test_vouchers_are_minted_burnt_and_minted_again_on_return() -> None:
     own, voucher = book(), denom_prefix(PEER) + "silver"
     own.receive(PEER, to("1", 10, "silver"))
     assert own.books["supply"] == {"gold": 100, voucher: 10}
@@ -84,7 +84,7 @@ def test_vouchers_are_made_burnt_and_made_again_when_they_come_back() -> None:
     assert own.books["supply"] == {"gold": 100, voucher: 10} and own.balance(1, voucher) == 10
 
 
-def test_a_voucher_that_goes_on_is_held_in_escrow_not_burnt() -> None:
+def test_forwarded_voucher_is_held_in_escrow_not_burnt() -> None:
     own, voucher = book(), denom_prefix(PEER) + "silver"
     own.receive(PEER, to("1", 10, "silver"))
     own.begin(0, 1, OTHER, to("5", 4, voucher))
@@ -117,7 +117,7 @@ def test_a_voucher_that_goes_on_is_held_in_escrow_not_burnt() -> None:
         (lambda own: own.receive(PEER, to("5", 1, denom_prefix(1) * 110 + "a")), "InvalidDenom"),
     ],
 )
-def test_what_is_refused_changes_nothing(operation: Any, reason: str) -> None:
+def test_rejected_transfers_change_nothing(operation: Any, reason: str) -> None:
     own = book()
     own.begin(0, 1, PEER, to("5", 30))
     own.end(0, delivered=True)
@@ -127,7 +127,7 @@ def test_what_is_refused_changes_nothing(operation: Any, reason: str) -> None:
     assert own.encode() == before
 
 
-def test_a_peer_cannot_make_more_than_there_are_numbers() -> None:
+def test_peer_cannot_mint_beyond_the_number_range() -> None:
     own = book()
     own.receive(PEER, to("5", MAX_AMOUNT))
     assert refusal(own.receive, PEER, to("5", 1)) == "SupplyOverflow"
@@ -137,7 +137,7 @@ def test_a_peer_cannot_make_more_than_there_are_numbers() -> None:
     assert own.balance(5, denom_prefix(PEER) + "gold") == MAX_AMOUNT + 1, "a refund is never turned away"
 
 
-def test_a_refund_asks_for_nobodys_leave() -> None:
+def test_refund_ignores_blocked_receivers() -> None:
     own = book()
     own.begin(0, 1, PEER, to("5", 30))
     barred = TokenBook.decode(ME, own.encode(), frozenset({1}))
@@ -181,7 +181,7 @@ def gold(net: Network) -> TokenSupply:
     return token_supply(books(net))[A, "gold"]
 
 
-def test_there_onward_and_home_through_the_same_door() -> None:
+def test_token_is_forwarded_and_returned_through_one_channel() -> None:
     net = network()
     move(net, A, B, 600)
     net.block()
@@ -215,7 +215,7 @@ def test_there_onward_and_home_through_the_same_door() -> None:
     ],
     ids=["invalid receiver", "blocked receiver", "a peer that is not taken", "no transfer module", "nowhere"],
 )
-def test_what_cannot_be_credited_is_refunded(at: int, peer: int, receiver: str, code: ReceiptCode | None) -> None:
+def test_uncreditable_transfers_are_refunded(at: int, peer: int, receiver: str, code: ReceiptCode | None) -> None:
     net = network()
     move(net, at, peer, 100, receiver=receiver)
     net.block()
@@ -230,7 +230,7 @@ def test_what_cannot_be_credited_is_refunded(at: int, peer: int, receiver: str, 
     assert after["accounts"] == {"gold": {1: 1000 - 100 * delivered}}
 
 
-def test_of_transfers_in_one_block_each_has_its_own_outcome() -> None:
+def test_each_transfer_of_one_block_has_its_own_outcome() -> None:
     net = network()
     for amount, receiver in ((1, "2"), (10, "nobody"), (100, "2"), (1_000, "2"), (200, "66")):
         move(net, A, B, amount, receiver=receiver)
@@ -245,7 +245,7 @@ def test_of_transfers_in_one_block_each_has_its_own_outcome() -> None:
     assert gold(net) == TokenSupply(1000, 899, 101, 0)
 
 
-def test_a_type_that_the_other_zone_does_not_handle_is_refunded() -> None:
+def test_type_unhandled_by_the_other_zone_is_refunded() -> None:
     net = network({"types": {"transfer": {"chains": ["A", "C"]}}})
     move(net, A, B, 100)
     net.block(2)
@@ -254,7 +254,7 @@ def test_a_type_that_the_other_zone_does_not_handle_is_refunded() -> None:
     assert gold(net) == TokenSupply(1000, 1000, 0, 0)
 
 
-def test_a_module_without_leave_sends_nothing_and_the_escrow_is_undone() -> None:
+def test_unauthorised_module_sends_nothing_and_its_escrow_is_reverted() -> None:
     net = network({"types": {"transfer": {"modules": ["caller"]}}})
     move(net, A, B, 100)
     net.block()
@@ -263,7 +263,7 @@ def test_a_module_without_leave_sends_nothing_and_the_escrow_is_undone() -> None
     assert gold(net) == TokenSupply(1000, 1000, 0, 0) and books(net)[A]["refunded"] == 1
 
 
-def test_a_time_out_is_refunded_once() -> None:
+def test_timed_out_transfer_is_refunded_once() -> None:
     net = network({"timeouts": "on", "timeout_blocks": 2, "cleanup": "on"})
     move(net, A, B, 100)
     net.settle()
@@ -281,7 +281,7 @@ def thieving(net: Network, receiver: int, payload: bytes, method: str = "transfe
     net.tell(THIEF, "call", encode_calls(receivers, 0, 0, method, pa.array([payload], pa.binary()))[0].as_py())
 
 
-def test_a_malicious_peer_gets_nothing_that_is_not_its_own() -> None:
+def test_malicious_peer_gets_only_its_own_tokens() -> None:
     net = network()
     move(net, A, B, 600)
     net.settle()
@@ -323,7 +323,7 @@ def test_a_malicious_peer_gets_nothing_that_is_not_its_own() -> None:
         ("send", b'{"denom":"gold","amount":"1","receiver":"x"}', "InvalidReceiver"),
     ],
 )
-def test_what_users_ask_for_in_vain(method: str, payload: bytes, reason: str) -> None:
+def test_invalid_user_requests_are_rejected(method: str, payload: bytes, reason: str) -> None:
     net = network()
     net.tell(B, method, payload, user=1)
     net.block(2)
@@ -331,7 +331,7 @@ def test_what_users_ask_for_in_vain(method: str, payload: bytes, reason: str) ->
     assert after["refused"] == {reason: 1} and after["open"] == {} and net.receipts() == {}
 
 
-def test_options_are_checked() -> None:
+def test_options_are_validated() -> None:
     with pytest.raises(InvalidInput, match="no option fauect; allowed: blocked_users, dialect, faucet, peers"):
         Network({"A": {0: ("transfer", {"fauect": True})}})
     with pytest.raises(InvalidInput, match="dialect: 'ibc-go-9': must be one of ibc-go-10, ibc-go-8, ibc-rs"):
@@ -342,7 +342,7 @@ def test_options_are_checked() -> None:
 
 
 @pytest.mark.parametrize("dialect", PacketDialect)
-def test_a_program_sends_packets_in_its_dialect(dialect: PacketDialect) -> None:
+def test_program_sends_packets_in_its_dialect(dialect: PacketDialect) -> None:
     net = Network({"A": {A: ("transfer", {"faucet": True, "dialect": dialect.value})}, "B": {B: "transfer"}})
     net.tell(A, "mint", json.dumps({"denom": "gold", "amount": "9"}).encode(), user=1)
     move(net, A, B, 5)
@@ -350,7 +350,7 @@ def test_a_program_sends_packets_in_its_dialect(dialect: PacketDialect) -> None:
     assert net.requests() == [TokenPacket("gold", 5, "1", "2").encode(dialect)]
 
 
-def test_of_a_packet_the_bytes_that_were_sent_are_committed_to() -> None:
+def test_packet_commitment_covers_the_bytes_as_sent() -> None:
     roots = set()
     written = [packet().replace(b'"5"', b'"\\u0035"'), packet(), TokenPacket("uatom", 5, "1", "2").encode()]
     for payload in written:
@@ -388,7 +388,7 @@ def test_of_a_packet_the_bytes_that_were_sent_are_committed_to() -> None:
         ),
     ],
 )
-def test_supply_finds_what_does_not_add_up(tamper: Any, text: str) -> None:
+def test_supply_detects_imbalances(tamper: Any, text: str) -> None:
     net = network()
     move(net, A, B, 600)
     net.settle()

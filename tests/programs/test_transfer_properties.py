@@ -88,9 +88,7 @@ def assert_same(net: Network, model: Model) -> None:
     order=st.sampled_from(["ordered", "unordered"]),
     loads=st.lists(st.integers(0, 12), min_size=4, max_size=10),
 )
-def test_the_books_are_those_of_the_model(
-    seed: int, zones: int, ring: bool, apart: bool, order: str, loads: list[int]
-) -> None:
+def test_books_equal_the_model(seed: int, zones: int, ring: bool, apart: bool, order: str, loads: list[int]) -> None:
     draw = random.Random(seed)
     pairs = [(one, (one + 1) % zones) for one in range(zones)]
     if not ring:
@@ -181,13 +179,13 @@ def _held(own: Mapping[str, Any]) -> list[tuple[int, Token]]:
 @pytest.mark.parametrize(
     "options", [{}, {"order": "unordered"}, LIMITED, {**LIMITED, **RELAYERS}], ids=["", "unordered", "limited", "two"]
 )
-def test_no_token_is_lost_or_made(options: Mapping[str, Any]) -> None:
+def test_no_token_is_lost_or_created(options: Mapping[str, Any]) -> None:
     ended = run(600, 15, options, users=20)
     assert ended["delivered"] > 300 and ended["refunded"] > 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, LIMITED], ids=["patient", "with time-outs"])
-def test_no_token_is_lost_or_made_in_1e5_transfers(options: Mapping[str, Any]) -> None:
+def test_no_token_is_lost_or_created_in_1e5_transfers(options: Mapping[str, Any]) -> None:
     ended = run(100_000, 1_000, options)
     assert ended["delivered"] > 60_000 and ended["refunded"] > 5_000

@@ -43,7 +43,7 @@ def test_none(causeway_network):
 """
 
 
-def test_a_test_runs_under_each_protocol_and_shows_its_messages_where_it_fails(pytester: pytest.Pytester) -> None:
+def test_each_protocol_runs_a_test_and_failures_show_messages(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("-p", "causeway.testing.plugin", "-p", "no:cacheprovider", timeout=300)
     result.assert_outcomes(passed=3, failed=1)
@@ -99,7 +99,7 @@ def test_is_told(causeway_fork):
 """
 
 
-def test_the_tests_of_a_module_begin_with_forks_of_one_network(pytester: pytest.Pytester) -> None:
+def test_tests_of_a_module_start_from_forks_of_one_network(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FORKS)
     result = pytester.runpytest_subprocess("-p", "causeway.testing.plugin", "-p", "no:cacheprovider", timeout=300)
     result.assert_outcomes(passed=10)
@@ -114,24 +114,24 @@ def test_the_tests_of_a_module_begin_with_forks_of_one_network(pytester: pytest.
         (pytest.mark.causeway("ic"), "an argument 'ic' without a name; allowed: protocols, options"),
     ],
 )
-def test_a_mistake_in_the_mark_is_one_line(mark: pytest.MarkDecorator, line: str) -> None:
+def test_invalid_mark_is_one_line(mark: pytest.MarkDecorator, line: str) -> None:
     with pytest.raises(ValueError, match=r"^mark causeway: ") as caught:
         marked_protocols(mark.mark)
     assert str(caught.value) == f"mark causeway: {line}"
 
 
 @pytest.mark.causeway(protocols=["ic"])
-def test_the_fixture_is_there_for_the_tests_of_this_house(causeway_network: Callable[..., cw.Network]) -> None:
+def test_fixture_is_available_to_repository_tests(causeway_network: Callable[..., cw.Network]) -> None:
     assert causeway_network(3).protocol == "ic"
 
 
-def test_the_plugin_is_an_entry_point_under_the_name_of_its_module() -> None:
+def test_plugin_is_an_entry_point_under_its_module_name() -> None:
     project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
     assert "[project.entry-points.pytest11]" in project
     assert '"causeway.testing.plugin" = "causeway.testing.plugin"' in project
 
 
-def test_what_makes_networks_takes_what_a_network_takes() -> None:
+def test_make_network_signature_equals_network() -> None:
     made = [*inspect.signature(cw.MakeNetwork.__call__).parameters.values()]
     own = [*inspect.signature(cw.Network.__init__).parameters.values()]
     assert [(each.name, each.kind, each.annotation) for each in made] == [

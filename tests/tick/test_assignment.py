@@ -68,9 +68,7 @@ def left_by_jobs(spark: SparkSession) -> list[Path]:
     return [*Path(spark.sparkContext._temp_dir).glob("buckets-*")]
 
 
-def test_buckets_of_two_networks_in_turns_find_their_states(
-    tmp_path: Path, spark: SparkSession, warm: list[bool]
-) -> None:
+def test_alternating_networks_find_their_bucket_states(tmp_path: Path, spark: SparkSession, warm: list[bool]) -> None:
     nets = []
     few = BUSY.replace("[options]", '[options]\ncertification = "off"').replace(
         "messages_per_tick = 120", "messages_per_tick = 12"
@@ -86,7 +84,7 @@ def test_buckets_of_two_networks_in_turns_find_their_states(
     assert not left_by_jobs(spark)
 
 
-def test_a_worker_that_is_killed_in_its_task_gives_the_same_roots(
+def test_killed_worker_gives_equal_roots(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, own_modules: None
 ) -> None:
     uncompacted(monkeypatch)

@@ -52,7 +52,7 @@ def inputs(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def test_every_tick_carries_the_same_number_of_messages_half_of_them_requests(lake: Lake) -> None:
+def test_every_tick_carries_equal_messages_half_of_them_requests(lake: Lake) -> None:
     for height in range(2, HEIGHT + 2):
         outbound = lake_table(lake, height, "outbound")
         kinds = {row["values"]: row["counts"] for row in pc.value_counts(outbound["kind"]).to_pylist()}
@@ -61,7 +61,7 @@ def test_every_tick_carries_the_same_number_of_messages_half_of_them_requests(la
 
 
 @pytest.mark.parametrize("name", COMPARATORS)
-def test_every_comparator_commits_what_causeway_commits(name: str, lake: Lake, inputs: str, tmp_path: Path) -> None:
+def test_every_comparator_commits_equal_results(name: str, lake: Lake, inputs: str, tmp_path: Path) -> None:
     if name != "python":
         pytest.importorskip(name)
     import importlib
@@ -76,7 +76,7 @@ def test_every_comparator_commits_what_causeway_commits(name: str, lake: Lake, i
     assert sorted(named) == sorted(f"{table}.parquet" for table in SCHEMAS)
 
 
-def test_a_comparator_that_is_wrong_is_found_out(lake: Lake, inputs: str, tmp_path: Path) -> None:
+def test_wrong_comparators_are_detected(lake: Lake, inputs: str, tmp_path: Path) -> None:
     for table in SCHEMAS:
         write(str(tmp_path), table, lake_table(lake, HEIGHT + 1, table))
     assert differences(lake.storage.uri, HEIGHT + 1, str(tmp_path)) == []
@@ -87,7 +87,7 @@ def test_a_comparator_that_is_wrong_is_found_out(lake: Lake, inputs: str, tmp_pa
 
 
 @pytest.mark.parametrize("messages", [1, 7, 100, 301, 5_000])
-def test_the_traffic_is_a_function_of_tick_and_chain(messages: int) -> None:
+def test_traffic_is_a_function_of_tick_and_chain(messages: int) -> None:
     work = Workload(messages, subnets=3, canisters=50, payload_bytes=9)
     traffic = work.deployment(1).traffic
     everything = [traffic.rows(tick, np.arange(3, dtype=np.uint64)) for tick in (0, 1)]
@@ -113,7 +113,7 @@ def test_peers_and_payloads_have_no_pattern_and_no_collision() -> None:
     assert (peers != numbers).all()
 
 
-def test_a_comparator_that_is_missing_or_unknown_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_unknown_comparator_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInput, match='"sqlite" is unknown; allowed: python, duckdb, polars'):
         check(("sqlite",))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -126,9 +126,7 @@ def test_a_comparator_that_is_missing_or_unknown_is_one_line(monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_rounds_and_floor_give_figures_that_print(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_and_floor_print_figures(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.rounds.JAVA_WARM_UP", 2)  # no time is looked at
     monkeypatch.setattr("benchmarks.rounds.WARM_UP", 3)
     small: dict[str, Any] = {"subnets": 4, "canisters": 100, "payload_bytes": 10, "lake_folder": str(tmp_path)}

@@ -62,7 +62,7 @@ def roots(lake: Lake) -> list[str]:
 
 
 @PROTOCOLS
-def test_the_roots_are_the_same_wherever_offers_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_roots_are_independent_of_offer_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     with network(tmp_path / "one", text, 1) as net:
         net.run()
         wanted = roots(net.lake)
@@ -122,7 +122,7 @@ def next_of(net: LakeNetwork) -> Tick:
 
 
 @PROTOCOLS
-def test_a_warm_task_opens_one_file_for_all_that_others_offer(
+def test_warm_task_opens_one_file_for_all_remote_offers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     with network(tmp_path / "one", text.replace("skip = 0.3", "skip = 0"), 4) as net:
@@ -163,7 +163,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
     return net
 
 
-def test_a_task_opens_no_file_of_a_bucket_that_has_nothing_for_it(
+def test_task_opens_no_file_of_buckets_without_offers_for_it(
     pairs: LakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = pairs.manifest
@@ -177,9 +177,7 @@ def test_a_task_opens_no_file_of_a_bucket_that_has_nothing_for_it(
         assert counted.opens == dict.fromkeys(theirs, 1), bucket
 
 
-def test_every_byte_that_a_task_uses_is_verified_and_no_other(
-    pairs: LakeNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_used_byte_is_verified_and_no_other(pairs: LakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest, place = pairs.manifest, Path(pairs.lake.storage.uri)
 
     def taken() -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.mark.parametrize(("name", "buckets"), [("two_subnets", 1), ("tokens", 2)])
-def test_open_calls_are_those_that_the_query_finds(name: str, buckets: int, tmp_path: Path) -> None:
+def test_open_calls_equal_the_query(name: str, buckets: int, tmp_path: Path) -> None:
     settings = {"network.executor": "in_process", "network.partitions": str(buckets), "network.commit_every": "3"}
     path, lake = EXAMPLES / f"{name}.toml", str(tmp_path / "lake")
     with LakeNetwork.from_scenario(path, settings, lake=lake) as network:
@@ -30,7 +30,7 @@ def found(network: LakeNetwork) -> int | None:
     return count_open_calls(network.before.work, network.before.totals)
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_unknown_open_calls_are_omitted() -> None:
     assert count_open_calls({}, {"outbound": 3}) is None
     assert count_open_calls({BEGUN: 5, ENDED: 2}, {"outbound": 3, "reverted": 1}) is None
     assert count_open_calls({BEGUN: 5, ENDED: 2}, {"outbound": 3}) == 3

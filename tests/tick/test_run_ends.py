@@ -58,7 +58,7 @@ def ticks_and_roots(net: LakeNetwork) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("protocol", ["ic", "ibc", "icmp"])
-def test_what_comes_after_a_long_pause_is_answered(tmp_path: Path, protocol: str) -> None:
+def test_messages_after_a_long_pause_are_answered(tmp_path: Path, protocol: str) -> None:
     calls = "".join(CALL.format(tick, "p-c0-0", "p-c1-0") for tick in (0, 5000))
     net = ended(tmp_path / "run", calls, protocol=protocol)
     state = net.program_state("p-c0-0")
@@ -66,7 +66,7 @@ def test_what_comes_after_a_long_pause_is_answered(tmp_path: Path, protocol: str
 
 
 @pytest.mark.parametrize("protocol", ["ic", "ibc"])
-def test_what_comes_to_a_halted_network_after_a_long_pause_has_its_time(
+def test_halted_network_gets_its_idle_limit_after_a_long_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     monkeypatch.setattr(f"causeway.protocols.{protocol}.kernel.QUIET_TICKS", 20)
@@ -90,7 +90,7 @@ class Asks(cw.Program):
 """
 
 
-def test_a_reply_whose_handler_raises_for_ever_does_not_keep_a_run_going(
+def test_reply_handler_raising_for_ever_does_not_keep_a_run_going(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Relayers try it again every 64 blocks at last: that it fails again is no movement."""
@@ -104,14 +104,14 @@ def test_a_reply_whose_handler_raises_for_ever_does_not_keep_a_run_going(
     assert net.tick < 80
 
 
-def test_what_relayers_let_wait_for_a_batch_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_waiting_for_a_batch_get_their_idle_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 10)
     waits = "[options.relay]\nmin_batch = 5\nmax_wait = 30"
     net = ended(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=waits)
     assert net.program_state("p-c0-0")["answered"] == 1
 
 
-def test_a_bucket_that_waits_goes_on_as_long_as_another_moves() -> None:
+def test_idle_bucket_continues_while_another_progresses() -> None:
     waiting, moving, done = (
         HeightReport(41, None, 30, {}),
         HeightReport(None, None, 30, {"events": 1}),
@@ -124,7 +124,7 @@ def test_a_bucket_that_waits_goes_on_as_long_as_another_moves() -> None:
     assert height_line(Tick(9, 29, None, 11), [waiting, done]).wake == 41, "too early to give up"
 
 
-def test_what_a_zone_forgets_does_not_depend_on_its_neighbours_in_a_bucket(tmp_path: Path) -> None:
+def test_zone_pruning_is_independent_of_bucket_neighbours(tmp_path: Path) -> None:
     cut_off = "".join(f'[[faults]]\nkind = "drop"\n{end} = "c0"\nfrom = 6\n' for end in ("source", "destination"))
     calls = "".join(CALL.format(tick, "p-c0-0", "p-c1-0") for tick in range(6))
     calls += "".join(CALL.format(tick, "p-c2-0", "p-c3-0") for tick in range(0, 26, 5))
@@ -134,9 +134,7 @@ def test_what_a_zone_forgets_does_not_depend_on_its_neighbours_in_a_bucket(tmp_p
     assert ticks_and_roots(together) == ticks_and_roots(apart)
 
 
-def test_a_delay_that_is_longer_than_the_patience_of_a_run_is_waited_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_delay_longer_than_the_idle_limit_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     options = "[options]\ndelay_seconds = 12.0"
     net = ended(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=options)
@@ -145,7 +143,7 @@ def test_a_delay_that_is_longer_than_the_patience_of_a_run_is_waited_out(
 
 
 @pytest.mark.slow
-def test_with_a_delay_cuts_and_pauses_change_nothing(tmp_path: Path) -> None:
+def test_partitioning_and_pauses_change_nothing_with_a_delay(tmp_path: Path) -> None:
     """Relayers prove and bring what was sent, popped and answered long ago, wherever it lies and whoever goes on."""
     calls = "".join(CALL.format(tick, f"p-c{tick % 3}-0", f"p-c{tick % 2 + 2}-0") for tick in range(9))
     replay = '[[faults]]\nkind = "replay"\ntick = 0\nuntil = 60\n'
