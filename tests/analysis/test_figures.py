@@ -130,7 +130,7 @@ def names(row: dict[str, Any]) -> tuple[Any, ...]:
 
 @settings(max_examples=sized(4, 45))
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
-def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int, cut: int) -> None:
+def test_message_outcomes_match_the_oracle(seed: int, count: int, cut: int) -> None:
     case = case_of(seed)
     every = told(case.oracle())
     with patch.object(parts, "PART_ROWS", cut):
@@ -154,7 +154,7 @@ def test_what_became_of_messages_is_what_the_oracle_finds(seed: int, count: int,
 
 @settings(max_examples=sized(3, 35))
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
-def test_figures_are_what_the_oracle_counts(seed: int, count: int, cut: int) -> None:
+def test_figures_match_the_oracle(seed: int, count: int, cut: int) -> None:
     case = case_of(seed)
     everything = told(case.oracle())
     every = [each for each in everything if each.is_message]
@@ -346,7 +346,7 @@ def compare_worst(found: LedgerFigures, every: list[Told]) -> None:
 
 @settings(max_examples=4)
 @given(seed=st.integers(0, 2**32))
-def test_pieces_in_any_order_come_to_the_same_tables(seed: int) -> None:
+def test_figures_are_independent_of_piece_order(seed: int) -> None:
     case, random = case_of(seed), Random(seed)
     asked = FigureRequest(by_lane=True, worst=2)
     with patch.object(latency, "EXACT_BITS", 3):
@@ -367,7 +367,7 @@ def test_pieces_in_any_order_come_to_the_same_tables(seed: int) -> None:
 
 @settings(max_examples=sized(3, 30))
 @given(seed=st.integers(0, 2**32))
-def test_what_is_asked_for_is_what_is_left_of_everything(seed: int) -> None:
+def test_filtered_figures_equal_the_selected_rows(seed: int) -> None:
     case, random = case_of(seed), Random(seed)
     every = messages(case, 2).to_pylist()
     names = ("source", "destination", "lane", "kind", "outcome", "index", "message_id", "answers")

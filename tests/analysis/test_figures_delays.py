@@ -28,7 +28,7 @@ def piece(taken: Taken) -> tuple[pa.Table, pa.Table]:
     return merge_distributions([entries.cast(DELAYS_SCHEMA)], [extents.cast(EXTENTS_SCHEMA)])
 
 
-def test_pieces_in_any_order_are_one_distribution() -> None:
+def test_delay_distributions_are_independent_of_piece_order() -> None:
     random = Random(1)
     spans = ((-28, 2**8), (-(2**27), 2**30), (-(2**59), 2**62), (2**30, 2**30 + 2**17))  # of the last one few are left
     taken = [
@@ -63,7 +63,7 @@ def test_pieces_in_any_order_are_one_distribution() -> None:
             assert abs(row[f"p{percent}"] - exact) <= error * (1 + 1e-9)
 
 
-def test_widths_of_bins_are_multiples_of_each_other_and_no_span_has_more_bins_than_there_may_be() -> None:
+def test_bin_widths_are_nested_multiples_and_bin_counts_are_bounded() -> None:
     for axis, least in ((TICK, 0), (TIME, -(2**63))):
         for width, wider in pairwise(WIDTHS[axis]):
             assert wider > width and wider % width == 0

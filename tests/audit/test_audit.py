@@ -20,7 +20,7 @@ from tests.tiers import sized
 
 @settings(max_examples=sized(14, 150))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 2, 5)))
-def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
+def test_audit_matches_the_oracle(seed: int, buckets: int, cut: int) -> None:
     case = by_chance(Random(seed))
     with patch.object(parts, "PART_ROWS", cut):
         compare(case, case.audit(buckets))
@@ -28,9 +28,7 @@ def test_an_audit_finds_what_the_oracle_finds(seed: int, buckets: int, cut: int)
 
 @settings(max_examples=sized(9, 100))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
-def test_what_is_found_of_copies_and_of_what_was_taken_back_is_what_the_oracle_finds(
-    seed: int, buckets: int, cut: int
-) -> None:
+def test_audit_of_duplicates_and_reverted_events_matches_the_oracle(seed: int, buckets: int, cut: int) -> None:
     case = journeys_by_chance(Random(seed))
     with patch.object(parts, "PART_ROWS", cut):
         compare(case, case.audit(buckets))
@@ -38,7 +36,7 @@ def test_what_is_found_of_copies_and_of_what_was_taken_back_is_what_the_oracle_f
 
 @settings(max_examples=sized(20, 200))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 5)))
-def test_causal_order_among_three_zones_is_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
+def test_causal_order_among_three_zones_matches_the_oracle(seed: int, buckets: int, cut: int) -> None:
     case = zones_by_chance(Random(seed))
     with patch.object(parts, "PART_ROWS", cut):
         compare(case, case.audit(buckets))
@@ -46,7 +44,7 @@ def test_causal_order_among_three_zones_is_what_the_oracle_finds(seed: int, buck
 
 @settings(max_examples=sized(9, 100))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 3)))
-def test_what_is_found_of_value_is_what_the_oracle_finds(seed: int, buckets: int, cut: int) -> None:
+def test_value_checks_match_the_oracle(seed: int, buckets: int, cut: int) -> None:
     case = valued_by_chance(Random(seed))
     with patch.object(parts, "PART_ROWS", cut):
         found = case.audit(buckets)
@@ -60,7 +58,7 @@ def test_what_is_found_of_value_is_what_the_oracle_finds(seed: int, buckets: int
 
 @settings(max_examples=sized(7, 75))
 @given(seed=st.integers(0, 2**32), raising=st.integers(1, 3), cut=st.integers(1, 7))
-def test_what_is_decided_late_or_in_a_second_look_is_the_same(seed: int, raising: int, cut: int) -> None:
+def test_deferred_and_second_pass_findings_are_identical(seed: int, raising: int, cut: int) -> None:
     case = by_chance(Random(seed))
     whole = case.audit()
     with patch.object(parts, "PART_ROWS", cut):
@@ -79,14 +77,14 @@ def test_what_is_decided_late_or_in_a_second_look_is_the_same(seed: int, raising
 
 @settings(max_examples=3)
 @given(seed=st.integers(0, 2**32))
-def test_an_honest_ledger_holds_in_every_check(seed: int) -> None:
+def test_honest_ledger_passes_every_check(seed: int) -> None:
     found = Network(Random(seed)).case().audit(3)
     assert {check.verdict for check in found.checks.values()} <= {"PASSED", "NOT APPLICABLE"}
     assert not found.violations.num_rows and {row["difference"] for row in found.sums.to_pylist()} == {"0"}
     assert {row["difference"] for row in found.abroad.to_pylist()} == {"0"}
 
 
-def test_a_check_of_the_tests_finds_a_difference() -> None:
+def test_comparison_helper_detects_a_difference() -> None:
     case = Network(Random(1)).case()
     found = case.audit()
     case.rows[0]["time"] += 10 * LIMIT

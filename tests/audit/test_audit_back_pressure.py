@@ -28,7 +28,7 @@ def case(rows: list[Row], last: int, capacity: int) -> Case:
     return Case(rows, observed, [{**LANE, "promise": "capacity", "number": capacity}])
 
 
-def test_one_too_many_is_named_and_an_end_at_the_same_height_makes_room() -> None:
+def test_over_capacity_message_is_named_and_an_end_frees_capacity() -> None:
     rows = [row("sent", number, 9 + number) for number in (1, 2, 3)]
     found = case([*rows, row("acknowledged", 1, 12)], 20, 2).audit()
     assert found.checks["back_pressure"].verdict == "PASSED"
@@ -38,19 +38,19 @@ def test_one_too_many_is_named_and_an_end_at_the_same_height_makes_room() -> Non
     assert found.checks["back_pressure"].violated == 1
 
 
-def test_a_promise_of_any_number_is_one() -> None:
+def test_any_capacity_guarantee_is_accepted() -> None:
     assert case([row("sent", 1, 9)], 20, 2**64 - 1).audit().checks["back_pressure"].verdict == "PASSED"
     assert case([row("sent", 1, 9)], 20, 0).audit().checks["back_pressure"].violated == 1
 
 
-def test_where_ends_may_be_missed_it_is_unknown() -> None:
+def test_back_pressure_is_unknown_if_ends_may_be_missing() -> None:
     rows = [row("sent", number, 9 + number) for number in (1, 2, 3)]
     found = case(rows, 11, 2).audit()
     assert found.checks["back_pressure"].reasons == {("unknown", "ends_not_covered"): 1}
 
 
 @pytest.mark.parametrize("parts_of", [100_000, 1, 3])
-def test_a_lane_over_many_pieces_and_buckets_is_one(parts_of: int) -> None:
+def test_lane_over_many_parts_and_buckets_is_audited_as_one(parts_of: int) -> None:
     draw, rows = Random(parts_of), []
     for number in range(60):
         index = number * 2**16  # four of them a segment
@@ -68,7 +68,7 @@ def test_a_lane_over_many_pieces_and_buckets_is_one(parts_of: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_large_lane_is_looked_at_in_ranges_that_wait_in_a_file(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_lane_is_audited_in_ranges_spilled_to_a_file(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, rows = Random(seed), []
     for number in range(200):
         named = {"index": None, "message_id": f"message-{number}"} if draw.random() < 0.3 else {}
@@ -107,7 +107,7 @@ def test_a_large_lane_is_looked_at_in_ranges_that_wait_in_a_file(seed: int, monk
     assert (own.unknown if seed == 3 else own.violated) and 0 < most < 100
 
 
-def test_where_there_is_room_no_message_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_are_not_retained_below_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 3,000 messages at most four are in flight: the runs' summaries say so."""
     rows = [row("sent", number, number) for number in range(3000)]
     rows += [row("acknowledged", number, number + 3) for number in range(3000)]
@@ -122,7 +122,7 @@ def test_where_there_is_room_no_message_is_kept(monkeypatch: pytest.MonkeyPatch)
         case(rows, 4000, 2).audit(2)
 
 
-def test_what_ended_nobody_saw_when_is_not_surely_in_flight() -> None:
+def test_message_with_an_untimed_end_is_not_certainly_in_flight() -> None:
     rows = [row("sent", 1, 1), row("acknowledged", 1, None), row("sent", 2, 4)]
     timed = [{**each, "time": 10 * number} for number, each in enumerate(rows)]
     timed[1]["time"] = None

@@ -31,7 +31,7 @@ def findings(count: int, begin: int, reason: str) -> pa.Table:
     return to_findings_table(content)
 
 
-def test_a_lane_that_is_in_many_runs_keeps_as_many_findings_as_one_in_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lane_in_many_runs_keeps_a_bounded_number_of_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MIN_GATHERED", 50)
     nothing = empty_result(
         LaneContext(ObservedWindowTable(OBSERVED_SCHEMA.empty_table()), LanePromises(PROMISES_SCHEMA.empty_table()))
@@ -53,7 +53,7 @@ def test_a_lane_that_is_in_many_runs_keeps_as_many_findings_as_one_in_a_few(monk
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_left_out_on_the_way_would_not_have_been_named(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discarded_candidates_do_not_change_the_named_findings(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case = by_chance(Random(seed))
     found: list[AuditResult] = []
     for most in (1 << 18, 1):

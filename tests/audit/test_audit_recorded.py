@@ -56,7 +56,7 @@ def named(found: AuditResult, check: str, verdict: str) -> list[Row]:
     return [row for row in rows if row["check"] == check and row["verdict"] == verdict]
 
 
-def test_a_bridge_with_one_altered_message_and_five_that_came_too_early(recordings: Recordings) -> None:
+def test_bridge_with_one_altered_and_five_premature_messages(recordings: Recordings) -> None:
     with recordings.bridge_events.open() as file:
         rows = [
             event(
@@ -85,7 +85,7 @@ def test_a_bridge_with_one_altered_message_and_five_that_came_too_early(recordin
     }
 
 
-def test_of_an_attack_what_was_forged_is_named_and_nothing_honest() -> None:
+def test_attack_names_forged_messages_and_no_honest_one() -> None:
     random = Random(5)
     rows: list[Row] = []
     forged, again = set(), set()
@@ -139,7 +139,7 @@ def packets(path: Path) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def test_packets_of_one_side_are_in_order_and_what_is_missing_is_missing_in_the_input(recordings: Recordings) -> None:
+def test_one_sided_packets_are_in_order_and_gaps_are_missing_input(recordings: Recordings) -> None:
     rows = packets(recordings.hub_packets)
     observed = [{"chain": "cosmoshub-4", "first_height": a, "last_height": b} for a, b in WINDOWS]
     found = audited(rows, observed, [{"promise": name} for name in ("numbered", "ordered_sends", "answered")])
@@ -163,7 +163,7 @@ def test_packets_of_one_side_are_in_order_and_what_is_missing_is_missing_in_the_
     assert found.holds and all(found.completeness["one_sided"].to_pylist())
 
 
-def test_journeys_that_were_received_twice_or_given_up_and_then_received(recordings: Recordings) -> None:
+def test_journeys_received_twice_or_received_after_a_timeout(recordings: Recordings) -> None:
     lines = recordings.xcm_journeys.read_text().splitlines()
     events = {"xcm.sent": "sent", "xcm.relayed": "relayed", "xcm.received": "received", "xcm.timeout": "observed"}
     rows = []

@@ -11,6 +11,6 @@ TIMES = st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([-(2**63), -
 
 
 @given(TIMES, TIMES)
-def test_between_is_exact_or_the_nearest_number(one: int, other: int) -> None:
+def test_elapsed_time_is_exact_or_the_nearest_number(one: int, other: int) -> None:
     delay, _ = time_differences(np.array([one]), np.array([other]))
     assert time_between(one, other) == delay[0] == max(-(2**63), min(2**63 - 1, other - one))

@@ -77,12 +77,12 @@ def last(scenario: str, protocol: str, folder: Path, **options: str) -> tuple[in
 
 
 @pytest.mark.parametrize(("scenario", "protocol"), ROOTS, ids=lambda text: str(text))
-def test_the_roots_of_the_examples(scenario: str, protocol: str, tmp_path: Path) -> None:
+def test_roots_of_the_examples(scenario: str, protocol: str, tmp_path: Path) -> None:
     assert last(scenario, protocol, tmp_path) == ROOTS[scenario, protocol]
 
 
 @pytest.mark.parametrize("stops", [(), (9, 23)], ids=["whole", "interrupted"])
-def test_the_root_of_parachains_with_channels(stops: tuple[int, ...], tmp_path: Path) -> None:
+def test_root_of_parachains_with_channels(stops: tuple[int, ...], tmp_path: Path) -> None:
     """Run at once, or stopped twice and resumed: with channels that open, pages in channels, and queues that wait."""
     chosen = {"network.executor": "in_process", "network.partitions": "2", "options.channels": '"hrmp"'}
     lake = str(tmp_path / "lake")
@@ -95,13 +95,13 @@ def test_the_root_of_parachains_with_channels(stops: tuple[int, ...], tmp_path: 
 
 
 @pytest.mark.parametrize("scenario", UNCERTIFIED)
-def test_the_roots_of_uncertified_examples(scenario: str, tmp_path: Path) -> None:
+def test_roots_of_uncertified_examples(scenario: str, tmp_path: Path) -> None:
     assert last(scenario, "ic", tmp_path, **{"options.certification": '"off"'}) == UNCERTIFIED[scenario]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", RECORDED)
-def test_the_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, recordings: Recordings) -> None:
+def test_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, recordings: Recordings) -> None:
     assert last("recorded", protocol, tmp_path, **{"traffic.path": str(recordings.hub_packets)}) == RECORDED[protocol]
 
 
@@ -115,7 +115,7 @@ def first_packets(recordings: Recordings, folder: Path, count: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("substreams", "count"), RECORDED_SUBSTREAMS)
-def test_the_roots_of_the_recorded_packets_in_substreams(
+def test_roots_of_the_recorded_packets_in_substreams(
     substreams: str, count: int, tmp_path: Path, recordings: Recordings
 ) -> None:
     """All packets are answered, in the order of their lanes."""
@@ -135,7 +135,7 @@ def test_the_roots_of_the_recorded_packets_in_substreams(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_the_root_of_the_first_recorded_packets_between_domains(
+def test_root_of_the_first_recorded_packets_between_domains(
     partitions: int, tmp_path: Path, recordings: Recordings
 ) -> None:
     options = {"traffic.path": first_packets(recordings, tmp_path, 5_000), "network.partitions": str(partitions)}

@@ -38,7 +38,7 @@ def missing(found: AuditResult) -> dict[tuple[str, int, int], str | None]:
 
 
 @pytest.mark.parametrize("first", [0, 2**18 - 30, 2**64 - 90])
-def test_what_one_lane_lacks_another_one_has(first: int) -> None:
+def test_indices_missing_on_one_lane_are_found_on_another(first: int) -> None:
     random = Random(first)
     lost = {first + 7, first + 40, first + 41}
     case = ledger([sent(n, random.choice("bcd")) for n in range(first, first + 80) if n not in lost])
@@ -54,7 +54,7 @@ def test_what_one_lane_lacks_another_one_has(first: int) -> None:
         assert found.checks["gaps"].lanes == 3 and found.checks["gaps"].examined == 77
 
 
-def test_nothing_is_missing_where_all_lanes_together_have_it() -> None:
+def test_no_index_is_missing_if_all_lanes_together_have_it() -> None:
     found = ledger([sent(n, "bcd"[n % 3]) for n in range(60)]).audit()
     assert not missing(found) and found.checks["gaps"].verdict == "PASSED"
     assert found.lanes.num_rows == 3 and not any(found.lanes["missing"].to_pylist())
@@ -70,7 +70,7 @@ def test_nothing_is_missing_where_all_lanes_together_have_it() -> None:
     ],
     ids=["overlap", "apart", "lane", "source"],
 )
-def test_lanes_that_are_numbered_by_themselves_stay_so(other: list[Row]) -> None:
+def test_separately_numbered_lanes_stay_separate(other: list[Row]) -> None:
     case = ledger([sent(n, "b") for n in (1, 2, 3, 6)] + other)
     found = case.audit()
     compare(case, found)
@@ -79,13 +79,13 @@ def test_lanes_that_are_numbered_by_themselves_stay_so(other: list[Row]) -> None
     )
 
 
-def test_only_numbered_lanes_share_their_numbers() -> None:
+def test_only_numbered_lanes_share_their_indices() -> None:
     rows = [sent(n, "bc"[n % 2]) for n in range(10)]
     found = ledger(rows, {"destination": "b", "promise": "numbered"}).audit()
     assert set(missing(found).values()) == {"b"} and len(missing(found)) == 4
 
 
-def test_a_lane_without_a_destination_may_be_one_of_them() -> None:
+def test_lane_without_a_destination_shares_indices() -> None:
     case = ledger([sent(n, (None, "b", "c")[n % 3]) for n in range(30) if n != 10])
     found = case.audit(2)
     compare(case, found)
@@ -94,7 +94,7 @@ def test_a_lane_without_a_destination_may_be_one_of_them() -> None:
     assert (row["messages"], row["missing"], row["missing_runs"]) == (10, 1, 1) and count_lanes(found) == 3
 
 
-def test_of_many_messages_every_lane_is_looked_at_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_are_checked_separately_above_the_index_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_order, "MAX_INDICES", 59)
     found = ledger([sent(n, "bc"[n % 2]) for n in range(60)]).audit()
     assert len(missing(found)) == 58

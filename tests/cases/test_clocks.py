@@ -62,7 +62,7 @@ def test_clocks_and_heights(name: str, judge: Judge) -> None:
     judge.check(CASES[name])
 
 
-def test_what_is_before_in_height_and_in_time_is_out_of_order(judge: Judge) -> None:
+def test_event_earlier_by_height_and_time_is_out_of_order(judge: Judge) -> None:
     """A clock that goes back with the upgrade, too: the times no longer say that the second half came later."""
     judge.ingest(table(upgraded(False, back=60)), "events.csv", "bridge", MAPPING + TOGETHER + ORDERED)
     code, found = judge.audit("--check", "order")

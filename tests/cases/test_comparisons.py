@@ -84,7 +84,9 @@ WAITING = {
         *(pytest.param(name, PROTOCOLS, marks=pytest.mark.slow) for name in SCENARIOS),
     ],
 )
-def test_a_table_of_every_protocol(name: str, protocols: tuple[str, ...], judge: Judge, tmp_path: Path) -> None:
+def test_comparison_table_of_every_protocol(
+    name: str, protocols: tuple[str, ...], judge: Judge, tmp_path: Path
+) -> None:
     (tmp_path / "s.toml").write_text(SCENARIOS[name])
     named = ("--protocols", ",".join(protocols), "--faults", "none")
     code, out, err = judge.command("compare", str(tmp_path / "s.toml"), *named)

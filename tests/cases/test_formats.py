@@ -47,7 +47,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_file_of_another_form_is_refused_with_a_hint(name: str, judge: Judge) -> None:
+def test_file_of_another_format_is_refused_with_a_hint(name: str, judge: Judge) -> None:
     content, hint = DOCUMENTS[name]
     code, _, err = judge.ingest(content, "answer.json", "dispatches", DISPATCHED)
     assert code == BAD_INPUT and "hint: answer.json " in err and hint in err
@@ -55,7 +55,7 @@ def test_a_file_of_another_form_is_refused_with_a_hint(name: str, judge: Judge) 
     assert code == BAD_INPUT and "NOT APPLICABLE: nothing was examined" in out
 
 
-def test_json_lines_of_the_same_records_are_taken(judge: Judge) -> None:
+def test_json_lines_equal_csv_records(judge: Judge) -> None:
     lines = "".join(json.dumps(each) + "\n" for each in DISPATCHES)
     assert judge.ingest(lines, "dispatches.jsonl", "dispatches", DISPATCHED)[0] == OK
 
@@ -67,7 +67,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_table_without_the_columns_is_refused(name: str, judge: Judge) -> None:
+def test_table_without_required_columns_is_refused(name: str, judge: Judge) -> None:
     content, text = REFUSED[name]
     code, _, err = judge.ingest(content, "events.csv", "bridge", MAPPING)
     assert code == BAD_INPUT and text in err and "no such column" in err
@@ -148,7 +148,7 @@ def test_formats(name: str, judge: Judge) -> None:
     judge.check(CASES[name])
 
 
-def test_the_first_screen_names_what_was_set_aside(judge: Judge) -> None:
+def test_first_screen_names_the_quarantined_records(judge: Judge) -> None:
     judge.ingest(table([*ONE, ("lock", 2, 30, {"tx": "s" * 5_000})]), "events.csv", "bridge", MAPPING)
     assert "1 record in quarantine: too_long 1" in judge.command("audit", judge.lake)[1]
 
@@ -162,7 +162,7 @@ FORMS = {
 }  # fmt: skip
 
 
-def test_numbers_of_a_spreadsheet(judge: Judge) -> None:
+def test_numbers_formatted_by_a_spreadsheet(judge: Judge) -> None:
     rows = table([("lock", n, n, {"asset": "x", "amount": f'"{form}"'}) for n, form in enumerate(FORMS)])
     code, out, _ = judge.ingest("\ufeff" + rows, "events.csv", "bridge", VALUED)
     assert code == OK and "5 rows from 8 records" in out
@@ -186,7 +186,7 @@ AMOUNTS: dict[str, tuple[pa.Array, str | None]] = {
 
 
 @pytest.mark.parametrize("name", AMOUNTS)
-def test_amounts_of_an_archive(name: str, judge: Judge) -> None:
+def test_amounts_in_an_archive_export(name: str, judge: Judge) -> None:
     amounts, reason = AMOUNTS[name]
     columns = {
         "what": ["lock", "mint"], "n": pa.array([1, 1], pa.uint64()), "at": pa.array([1_700_000_000_000] * 2),

@@ -45,7 +45,7 @@ def lines(events: list[dict[str, Any]]) -> str:
 CONTENT = lines(JOURNEYS)
 
 
-def test_nothing_is_delivered_twice_and_what_failed_is_not_delivered(judge: Judge) -> None:
+def test_failed_messages_are_not_delivered_and_none_is_delivered_twice(judge: Judge) -> None:
     lanes = f"2 lanes incomplete: {HUB} -> {AWAY}, {HOME} -> {AWAY}"
     sentence = f"INCONCLUSIVE ({lanes}), 1 message failed to execute, 1 message carried on under a new id"
     reasons = {
@@ -59,7 +59,7 @@ def test_nothing_is_delivered_twice_and_what_failed_is_not_delivered(judge: Judg
     assert code == 0 and outcomes["failed"] == 1
 
 
-def test_a_message_is_followed_under_its_second_topic(judge: Judge) -> None:
+def test_message_is_followed_under_its_second_topic(judge: Judge) -> None:
     judge.ingest(CONTENT, "journeys.jsonl", "xcm-journeys", None)
     for topic in ("0xfirst", "0xsecond"):
         code, out, _ = judge.command("trace", judge.lake, topic, "--json")
@@ -68,7 +68,7 @@ def test_a_message_is_followed_under_its_second_topic(judge: Judge) -> None:
         assert found == [("0xfirst", None, "carried on by 0xsecond"), ("0xsecond", "0xfirst", "received")]
 
 
-def test_a_message_that_goes_on_under_another_topic_is_not_overdue(judge: Judge) -> None:
+def test_message_continued_under_another_topic_is_not_overdue(judge: Judge) -> None:
     later = [
         event("sent", "0xnow", HOME, 9_000, 200_000, "0x9"),
         event("received", "0xnow", AWAY, 9_000, 200_030, "0x9"),
@@ -79,7 +79,7 @@ def test_a_message_that_goes_on_under_another_topic_is_not_overdue(judge: Judge)
     )
 
 
-def test_a_message_that_nobody_carries_on_is_overdue(judge: Judge) -> None:
+def test_message_without_a_continuation_is_overdue(judge: Judge) -> None:
     later = [
         event("sent", "0xnow", HOME, 9_000, 200_000, "0x9"),
         event("received", "0xnow", AWAY, 9_000, 200_030, "0x9"),

@@ -166,7 +166,7 @@ SCENARIOS = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if each.slow else name for name, each in SCENARIOS.items()]
 )
-def test_run_audit_and_report_say_the_same(name: str, judge: Judge, tmp_path: Path) -> None:
+def test_run_audit_and_report_agree(name: str, judge: Judge, tmp_path: Path) -> None:
     played = SCENARIOS[name]
     (tmp_path / "s.toml").write_text(played.scenario)
     code, out, err = judge.command("run", str(tmp_path / "s.toml"), "--lake", judge.lake)
@@ -180,7 +180,7 @@ def test_run_audit_and_report_say_the_same(name: str, judge: Judge, tmp_path: Pa
 
 
 @pytest.mark.parametrize("blocks", [-1, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64])
-def test_a_time_out_that_would_overflow_is_refused(blocks: int, judge: Judge, tmp_path: Path) -> None:
+def test_overflowing_timeout_is_refused(blocks: int, judge: Judge, tmp_path: Path) -> None:
     options = f'timeouts = "on"\ntimeout_blocks = {blocks}\n'
     (tmp_path / "s.toml").write_text(scenario("ibc", options) + generated(messages=10, ticks=2))
     code, _, err = judge.command("run", str(tmp_path / "s.toml"), "--lake", judge.lake)

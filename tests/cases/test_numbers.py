@@ -107,7 +107,7 @@ def test_numbers(name: str, judge: Judge) -> None:
     judge.check(CASES[name])
 
 
-def test_dispatches_alone_say_nothing_of_arrivals(judge: Judge) -> None:
+def test_dispatches_alone_leave_arrivals_unknown(judge: Judge) -> None:
     """Of an export of dispatches no message is overdue, though every chain is shown: as a source."""
     rows = [(*row[:2], row[2] * 400, *row[3:]) for row in dispatches() if row[0] == "lock"]
     rows = [

@@ -127,5 +127,5 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_happens_again(name: str, judge: Judge) -> None:
+def test_repeated_events(name: str, judge: Judge) -> None:
     judge.check(CASES[name])

@@ -28,7 +28,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     return lake
 
 
-def test_an_altered_message_is_named_and_breaks_the_command(
+def test_altered_message_is_named_and_fails_the_command(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert execute(["audit", lake, "--json", "--out", str(tmp_path / "found")], build_app, "causeway") == FAILED
@@ -47,7 +47,7 @@ def test_an_altered_message_is_named_and_breaks_the_command(
     }
 
 
-def test_one_check_alone_decides_and_a_person_reads_why(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_check_decides_the_verdict_and_explains_it(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["audit", lake, "--check", "finality", "--check", "answers"], build_app, "causeway") == OK
     out = capsys.readouterr().out
     assert "finality" in out and "PASSED" in out and "no lane promises it" in out and "authenticity" not in out
@@ -57,7 +57,7 @@ def test_one_check_alone_decides_and_a_person_reads_why(lake: str, capsys: pytes
     ("arguments", "text"),
     [(["--check", "honesty"], "--check honesty: must be one of delivery"), (["--named", "0"], "--named")],
 )
-def test_bad_arguments_end_in_one_line(
+def test_bad_arguments_are_reported_in_one_line(
     lake: str, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert execute(["audit", lake, *arguments], build_app, "causeway") == BAD_INPUT
@@ -65,9 +65,7 @@ def test_bad_arguments_end_in_one_line(
     assert text in err and err.count("\n") == 1
 
 
-def test_a_lake_is_executed_again_and_a_ledger_cannot_be(
-    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lake_is_replayed_and_a_ledger_is_not(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario = Path(__file__).resolve().parents[2] / "examples" / "auction.toml"
     place = str(tmp_path / "run")
     run = ["run", str(scenario), "--lake", place, "--executor", "in_process"]

@@ -76,25 +76,25 @@ def test_all_steps_run_in_the_tier_ci(run) -> None:
     assert lines[-6:-1] == [closing[name] for name in ("test", "check", "docs", "verifiers", "slow")]
 
 
-def test_a_step_that_is_left_out_fails(run) -> None:
+def test_omitted_step_fails(run) -> None:
     code, lines = run(0)
     assert code == 1
     assert "== slow: left out, no time remains of 0 seconds" in lines
     assert lines[-1] == "ci: FAILED. test left out; check left out; docs left out; verifiers left out; slow left out"
 
 
-def test_a_step_that_does_not_finish_fails(run) -> None:
+def test_unfinished_step_fails(run) -> None:
     code, lines = run(4, slow=60)
     assert (code, lines[-1]) == (1, "ci: FAILED. slow not finished")
 
 
-def test_a_step_that_fails_does_not_stop_the_others(run) -> None:
+def test_failed_step_does_not_stop_the_others(run) -> None:
     code, lines = run(100, verifiers=3)
     assert (code, lines[-1]) == (1, "ci: FAILED. verifiers failed")
     assert "slow: ===== 5 passed in 0.10s =====" in lines
 
 
-def test_the_soak_names_verdict_commit_and_steps(
+def test_soak_prints_verdict_commit_and_steps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     codes = {"relays": 0, "xnet": 1}
@@ -110,7 +110,7 @@ def test_the_soak_names_verdict_commit_and_steps(
     assert "unknown step week (allowed: tests, relays, xnet, fuzz)" in capsys.readouterr().err
 
 
-def test_every_step_of_the_soak_is_a_module() -> None:
+def test_every_soak_step_is_a_module() -> None:
     for step in soak.STEPS:
         if step.name != "tests":
             assert (ROOT / Path(*step.arguments[1].split("."))).with_suffix(".py").is_file()

@@ -91,7 +91,7 @@ def test_help_has_an_example_and_the_exit_codes(cli: Run, arguments: list[str]) 
     assert f"Exit codes: {codes}. " in text
 
 
-def test_a_manual_page_has_the_exit_codes() -> None:
+def test_manual_page_has_the_exit_codes() -> None:
     status = manual_page("audit").partition(".SH EXIT STATUS\n")[2].partition(".SH")[0].replace("\\-", "-")
     assert status == "".join(f".TP\n.B {code}\n{meaning}\n" for code, meaning in documented_codes())
 
@@ -235,7 +235,7 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_is_one_clear_line(cli: Run, tmp_path: Path, what: str) -> None:
+def test_bad_input_is_reported_in_one_clear_line(cli: Run, tmp_path: Path, what: str) -> None:
     (tmp_path / "packets.csv").write_text("channel,sequence,send_height\nchannel-0,1,5\n")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "lake.json").write_text('{"format": 99}')
@@ -254,7 +254,7 @@ def test_bad_input_is_one_clear_line(cli: Run, tmp_path: Path, what: str) -> Non
     assert "Traceback" not in err and "Errno" not in err
 
 
-def test_an_unexpected_error_is_one_line_with_a_hint(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_one_line_with_a_hint(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **more: object) -> None:
         raise RuntimeError("the disk\nis on fire")
 
@@ -299,13 +299,13 @@ def test_run_prints_one_json_object(cli: Run, tmp_path: Path, spark: SparkSessio
     assert found["peak_memory_bytes"] > 10_000_000
 
 
-def test_a_finished_run_can_be_resumed_and_says_the_same(cli: Run, lake: str) -> None:
+def test_finished_run_can_be_resumed_with_equal_output(cli: Run, lake: str) -> None:
     code, out, _ = cli("run", TWO, "--executor", "in_process", "--lake", lake, "--resume", "--json")
     assert code == 0
     assert json.loads(out).items() >= {"sent": 5, "messages": 8, "messages_per_second": 0.0}.items()
 
 
-def test_run_says_in_words_what_came_of_it(cli: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_prints_its_outcome_in_words(cli: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "causeway.cli.commands.run.upcoming_traffic_ticks", lambda *_: pytest.fail("no bar counts them")
     )
@@ -315,7 +315,7 @@ def test_run_says_in_words_what_came_of_it(cli: Run, spark: SparkSession, monkey
     assert "The lake was temporary" in out
 
 
-def test_a_violated_guarantee_is_exit_code_1(cli: Run, tmp_path: Path) -> None:
+def test_violated_guarantee_is_exit_code_1(cli: Run, tmp_path: Path) -> None:
     moved = tmp_path / "moved.toml"
     moved.write_text(Path(TWO).read_text() + '[[moves]]\ntick = 1\nprogram = "alice"\nchain = "right"\n')
     code, out, _ = cli("run", str(moved), "--executor", "in_process")
@@ -323,7 +323,7 @@ def test_a_violated_guarantee_is_exit_code_1(cli: Run, tmp_path: Path) -> None:
     assert "FAILED: " in out and "delivery: first" in out
 
 
-def test_options_replace_keys_of_the_scenario(cli: Run, tmp_path: Path, spark: SparkSession) -> None:
+def test_options_override_scenario_keys(cli: Run, tmp_path: Path, spark: SparkSession) -> None:
     arguments = ("run", TWO, "--executor", "in_process", "--json", "--partitions", "1", "--ticks", "2")
     code, out, _ = cli(*arguments, "--set", "traffic.send[0].count=9")
     assert code == 0
@@ -351,7 +351,7 @@ def test_state_of_one_chain_at_a_height(cli: Run, lake: str) -> None:
     assert {lane["source"], lane["destination"]} == {"left", "right"}
 
 
-def test_state_for_people(cli: Run, lake: str) -> None:
+def test_state_prints_a_readable_table(cli: Run, lake: str) -> None:
     code, out, _ = cli("state", lake, "--master", "local[2]", "--table", "program_caller")
     assert code == 0
     assert "alice" in out
@@ -370,7 +370,7 @@ def test_state_for_people(cli: Run, lake: str) -> None:
         (("--height", "99"), "height: 99 is not committed; committed are 0 to 5"),
     ],
 )
-def test_state_names_what_there_is(
+def test_state_names_the_available_tables(
     cli: Run, lake: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], expected: str
 ) -> None:
     """Before Spark starts."""
@@ -405,7 +405,7 @@ def wait_for(path: Path, process: subprocess.Popen[Any]) -> None:
     assert path.exists()
 
 
-def test_in_a_pipe_there_is_no_bar_and_no_colour(tmp_path: Path) -> None:
+def test_pipe_has_no_progress_bar_and_no_colour(tmp_path: Path) -> None:
     done = subprocess.run(
         command("run", TWO, "--executor", "in_process", "--lake", str(tmp_path / "lake")),
         capture_output=True, text=True, check=False, timeout=300,
@@ -416,7 +416,7 @@ def test_in_a_pipe_there_is_no_bar_and_no_colour(tmp_path: Path) -> None:
     assert "PASSED" in done.stdout
 
 
-def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(command("run", "--help"), stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
@@ -433,7 +433,7 @@ def all_of(terminal: int) -> bytes:
     return shown
 
 
-def test_on_a_terminal_there_is_a_bar_and_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_terminal_has_a_progress_bar_and_ctrl_c_prints_the_resume_command(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     arguments = command("run", scenario(tmp_path, LONG), "--lake", str(lake))
     terminal, other = pty.openpty()
@@ -459,11 +459,11 @@ def test_on_a_terminal_there_is_a_bar_and_ctrl_c_says_how_to_go_on(tmp_path: Pat
         assert net.run(ticks=net.tick + 3) == net.height
 
 
-def test_state_that_python_does_not_write_in_digits_is_shown() -> None:
+def test_integers_beyond_the_python_digit_limit_are_printed() -> None:
     assert format_cell("state", cbor2.dumps([10**5000])).startswith("81c2")
 
 
-def test_a_command_imports_neither_the_others_nor_a_compiler_nor_pandas(tmp_path: Path) -> None:
+def test_command_imports_no_other_command_compiler_or_pandas(tmp_path: Path) -> None:
     """They take longer to load than a small audit takes; in a process that is not its own Arrow keeps pandas."""
     text = (
         "import sys\n"
@@ -481,7 +481,7 @@ def test_a_command_imports_neither_the_others_nor_a_compiler_nor_pandas(tmp_path
     assert done.stdout.splitlines() == ["2 []", "[]" if is_prepared() else "['numba']"]
 
 
-def test_a_signal_while_the_process_ends_changes_nothing_of_what_was_done() -> None:
+def test_signal_at_process_exit_leaves_the_result_unchanged() -> None:
     at_the_end = "import atexit, os, signal\nfrom causeway.cli import main\n"
     for name in ("SIGINT", "SIGTERM"):
         at_the_end += f"atexit.register(lambda: os.kill(os.getpid(), signal.{name}))\n"

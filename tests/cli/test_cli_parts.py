@@ -30,7 +30,7 @@ from causeway.storage.lake import Lake, Manifest
 from tests.support.common.command_line import Run, command_line
 
 
-def test_the_demo_removes_only_its_own_lake(tmp_path: Path) -> None:
+def test_demo_removes_only_its_own_lake(tmp_path: Path) -> None:
     place = tmp_path / "demo-lake"
     remove_demo_lake(place)
     place.mkdir()
@@ -40,7 +40,7 @@ def test_the_demo_removes_only_its_own_lake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{}", '{"scenario": {"chains": [{"name": "mainnet"}]}}', "not JSON"])
-def test_the_demo_leaves_what_is_not_its_own(tmp_path: Path, content: str) -> None:
+def test_demo_keeps_folders_of_others(tmp_path: Path, content: str) -> None:
     (tmp_path / "lake.json").write_text(content)
     with pytest.raises(InvalidInput, match="not the lake of an earlier demo"):
         remove_demo_lake(tmp_path)
@@ -60,7 +60,7 @@ def test_peak_memory_counts_children() -> None:
     assert memory.peak_bytes >= alone + 80_000_000
 
 
-def test_quantiles_are_the_least_value_that_enough_do_not_exceed() -> None:
+def test_quantile_is_the_least_value_with_enough_at_or_below_it() -> None:
     counts = {2: 50, 3: 49, 9: 1}
     assert [quantile(counts, share) for share in (0.5, 0.51, 0.99, 1.0)] == [2, 3, 3, 9]
     assert quantile({}, 0.5) is None
@@ -110,7 +110,7 @@ LEAST = "height 200; 3,000/s"
 
 
 @pytest.mark.parametrize(("width", "said"), [(40, SHORT), (60, SHORT), (67, LONG), (80, LONG), (24, LEAST)])
-def test_a_bar_says_what_is_done_and_how_long_it_takes_on_a_narrow_terminal_too(
+def test_progress_bar_shows_progress_and_duration_on_a_narrow_terminal(
     width: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     above, below = bar(width, [99, 199], 646, [], monkeypatch).splitlines()
@@ -120,7 +120,7 @@ def test_a_bar_says_what_is_done_and_how_long_it_takes_on_a_narrow_terminal_too(
 
 
 @pytest.mark.parametrize("width", [30, 50, 100])
-def test_a_table_cuts_no_cell_however_narrow_the_terminal_is(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_truncates_no_cell_on_a_narrow_terminal(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     titles = ["lane", "pending", "waits for", "because"]
     rows = [["a -> b channel-7", "1,234,567", "67.6 days", "open 1,234,567"], ["c", "0", "", ""]]
     show_table(Console(width=width, force_terminal=True), titles, rows, left=["lane", "because"], folds=["because"])
@@ -132,12 +132,12 @@ def test_a_table_cuts_no_cell_however_narrow_the_terminal_is(width: int, capsys:
     assert (lines[0].split()[0] == "lane") == (width > 50)
 
 
-def test_ticks_without_traffic_are_no_part_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticks_without_traffic_are_excluded_from_the_remaining_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = [*range(300), *range(900, 1_000)]
     assert "tick 199 of 999" in (text := bar(120, [99, 199], 1_000, busy, monkeypatch)) and "0:20 left" in text, text
 
 
-def test_ticks_with_traffic_are_looked_for_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticks_with_traffic_are_listed_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = [0, 3, 4, 9]
     traffic = SimpleNamespace(next_tick=lambda tick: next((busy for busy in ticks if busy >= tick), None))
     network = cast(LakeNetwork, SimpleNamespace(tick=3, deployment=SimpleNamespace(traffic=traffic)))
@@ -163,7 +163,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     ],
     ids=lambda given: given[0] if isinstance(given, list) else "",
 )
-def test_an_interrupt_in_the_middle_of_a_command_is_told(
+def test_interrupt_during_a_command_is_reported(
     cli: Run, monkeypatch: pytest.MonkeyPatch, command: list[str], how: str
 ) -> None:
     def interrupted(*given: object, **named: object) -> None:
@@ -177,7 +177,7 @@ def test_an_interrupt_in_the_middle_of_a_command_is_told(
 @pytest.mark.parametrize(
     ("width", "titles"), [(80, "node pid leaves coverage"), (24, "node leaves coverage"), (9, "node")]
 )
-def test_a_narrow_terminal_has_the_columns_that_matter_whole(width: int, titles: str) -> None:
+def test_narrow_terminal_keeps_important_columns_whole(width: int, titles: str) -> None:
     rows = [["0", "123456789", "12", "100%"], ["1", "123456790", "13", "99%"]]
     nodes = SimpleNamespace(columns=("node", "pid", "leaves", "coverage"), rows=lambda: rows)
     console = Console(width=width, file=io.StringIO())
@@ -187,7 +187,7 @@ def test_a_narrow_terminal_has_the_columns_that_matter_whole(width: int, titles:
     assert lines[2].split() == [rows[1][nodes.columns.index(title)] for title in titles.split()]
 
 
-def test_too_many_open_files_are_for_the_user_to_mend() -> None:
+def test_too_many_open_files_are_reported_with_a_remedy() -> None:
     assert "ulimit -n" in str(describe_os_error(OSError(errno.EMFILE, "Too many open files")))
 
 
@@ -219,12 +219,12 @@ main(["verify", "nowhere.json"])
         ("causeway_proofs.documents.verification", "Dropped()"),
     ],
 )
-def test_a_signal_that_comes_while_a_command_is_imported_ends_it_with_one_line(at: str, how: str) -> None:
+def test_signal_during_an_import_ends_the_command_with_one_line(at: str, how: str) -> None:
     ended = subprocess.run([sys.executable, "-c", SIGNALLED.format(how=how), at], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "causeway: interrupted\n")
 
 
-def test_an_interrupt_that_a_package_makes_an_error_of_is_one(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_wrapped_in_an_error_is_an_interrupt(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*given: object, **named: object) -> None:
         try:
             raise KeyboardInterrupt
@@ -235,7 +235,7 @@ def test_an_interrupt_that_a_package_makes_an_error_of_is_one(cli: Run, monkeypa
     assert cli("check", "lake") == (130, "", "causeway: interrupted\n")
 
 
-def test_an_interrupt_that_a_package_makes_an_error_of_ends_a_command_with_what_it_says(
+def test_wrapped_interrupt_ends_ingest_with_the_interrupt_message(
     cli: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def interrupted(*given: object, **named: object) -> None:

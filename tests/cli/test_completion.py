@@ -51,14 +51,14 @@ def test_versions_for_people_and_for_programs(cli: Run) -> None:
         assert text in out
 
 
-def test_what_is_wrong_with_java_is_no_error_of_the_question(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_reports_a_java_problem_without_failing(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     code, out, _ = cli("--version")
     assert code == 0 and "JAVA_HOME is /nowhere, but no Java is there" in out
 
 
 @pytest.mark.parametrize("arguments", [["--json"], ["--json", "run", "x.toml"]])
-def test_json_without_a_command_is_for_the_version(cli: Run, arguments: list[str]) -> None:
+def test_json_without_a_command_applies_to_the_version(cli: Run, arguments: list[str]) -> None:
     code, out, err = cli(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1) and "only with --version" in err
 
@@ -106,12 +106,14 @@ def test_fish_completes_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script_that_asks_the_command(cli: Run, shell: str) -> None:
+def test_each_shell_gets_a_script_that_calls_the_command(cli: Run, shell: str) -> None:
     code, out, err = cli("completion", shell)
     assert (code, err) == (0, "") and completion.COMPLETE in out and f"complete_{shell}" in out
 
 
-def test_installing_writes_into_the_home_folder_only(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_install_writes_into_the_home_folder_only(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     code, out, err = cli("completion", "bash", "--install")
@@ -124,7 +126,7 @@ def test_installing_writes_into_the_home_folder_only(cli: Run, tmp_path: Path, m
     assert cli("completion", "tcsh") == (2, "", said)
 
 
-def test_a_folder_alone_is_the_beginning_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_completes_as_a_path_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inner" / ".hidden").mkdir(parents=True)
     (tmp_path / "inner" / "a.toml").touch()
@@ -136,7 +138,7 @@ def test_a_folder_alone_is_the_beginning_of_a_path(tmp_path: Path, monkeypatch: 
     assert completion.complete_places("in") == ["inner/"]
 
 
-def test_tables_of_what_is_no_lake_are_none(tmp_path: Path) -> None:
+def test_completion_lists_no_tables_for_a_missing_lake(tmp_path: Path) -> None:
     for place in (str(tmp_path), "s3://bucket/lake", None):
         context: Any = SimpleNamespace(params={"lake": place}, args=[])
         assert completion.complete_state_tables(cast(Any, context), "") == []

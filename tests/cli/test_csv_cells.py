@@ -45,18 +45,18 @@ def printed(texts: list[str | None], capsys: pytest.CaptureFixture[str]) -> list
         (None, ""),
     ],
 )
-def test_a_cell_is_a_text(text: str | None, cell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_cell_is_text(text: str | None, cell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed([text, "beside"], capsys) == [cell, "beside"]
 
 
-def test_names_of_columns_are_texts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_column_names_are_text(capsys: pytest.CaptureFixture[str]) -> None:
     rows = pa.table({"=1+1": [1], "a\x1bb": [2], "name": [3]})
     print_csv([rows], rows.schema)
     assert [*csv.reader(io.StringIO(capsys.readouterr().out))] == [["'=1+1", r"a\x1bb", "name"], ["1", "2", "3"]]
 
 
 @given(st.lists(st.text(), min_size=1))
-def test_no_text_is_computed_or_acts_on_a_terminal(texts: list[str]) -> None:
+def test_no_text_becomes_a_formula_or_a_terminal_sequence(texts: list[str]) -> None:
     rows = pa.table({"name": pa.array([text.encode("utf-8", "replace").decode() for text in texts])})
     with pytest.MonkeyPatch.context() as patch:
         out = io.StringIO(newline="")

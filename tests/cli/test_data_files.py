@@ -31,7 +31,7 @@ def rows_under(page: Path, heading: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_every_file_has_the_digest_that_its_page_states(folder: str) -> None:
+def test_every_file_has_the_digest_of_its_page(folder: str) -> None:
     place = FOLDERS[folder]
     stated = {name: digest for name, _, digest in rows_under(place / "README.md", "Files")}
     found = {path.name: path for path in place.iterdir() if path.suffix in DATA}
@@ -58,21 +58,21 @@ def test_data_files_stay_small() -> None:
     assert sum(sizes) < 3_000_000
 
 
-def test_envelopes_are_the_upstream_files() -> None:
+def test_envelopes_equal_the_upstream_files() -> None:
     digests = {row[1]: row[-1] for row in rows_under(vectors.FOLDER / "README.md", "Sources")}
     for case in vectors.load_vectors("substrate_proofs")["envelopes"]:
         data = bytes.fromhex(case["state_root"] + case["envelope"])
         assert digests[f"envelope {case['case']}"] == f"`{hashlib.sha256(data).hexdigest()}`"
 
 
-def test_bridge_events_are_the_source_file(recordings: Recordings) -> None:
+def test_bridge_events_equal_the_source_file(recordings: Recordings) -> None:
     """Only this recording is written out to the bytes of the file that it was taken from."""
     digests = {row[0]: row[-1] for row in rows_under(recorded.FOLDER / "README.md", "Sources")}
     data = recordings.bridge_events.read_bytes()
     assert digests["bridge_messages.parquet"] == f"`{hashlib.sha256(data).hexdigest()}`"
 
 
-def test_recordings_have_the_rows_that_are_known_of_them(recordings: Recordings) -> None:
+def test_recordings_have_the_known_row_counts(recordings: Recordings) -> None:
     packets = pq.read_table(recordings.hub_packets)
     nulls = {name: packets[name].null_count for name in packets.column_names}
     assert packets.num_rows == 161_478 and len(packets["channel_id"].unique()) == 55

@@ -46,7 +46,7 @@ def forest() -> Iterator[None]:
         yield
 
 
-def test_a_command_has_the_options_of_all_protocols_once(forest: None) -> None:
+def test_command_has_the_options_of_all_protocols_once(forest: None) -> None:
     shown = CliRunner().invoke(build_app(), ["prove", "--help"], env={"COLUMNS": "120", "TERM": "dumb"}).output
     found = re.findall(r"--[a-z-]+", "\n".join(re.findall(r"^│ .*$", shown, re.M)))
     names = [
@@ -61,7 +61,7 @@ def test_a_command_has_the_options_of_all_protocols_once(forest: None) -> None:
     assert len(protocol_parts("prover")) == 5 and len(protocol_parts("relay")) == 2
 
 
-def test_only_what_all_require_is_required(forest: None) -> None:
+def test_option_is_required_only_if_all_protocols_require_it(forest: None) -> None:
     provers = [find_protocol(name).part("prover") for name in ("forest", "ibc")]
     options = {option.name: option for option in merge_options([prover.options for prover in provers])}
     assert [name for name, option in options.items() if option.required] == ["chain"]
@@ -71,7 +71,7 @@ def test_only_what_all_require_is_required(forest: None) -> None:
     assert merge_options([]) == []
 
 
-def test_what_another_protocol_has_is_refused() -> None:
+def test_option_of_another_protocol_is_refused() -> None:
     options = (*PROVER.options, *PROVER.files, CommandOption("index", "", int), CommandOption("most", "", int, 3))
     given: dict[str, Any] = {option.name: None for option in options}
     given |= {"side": "left", "deep": False, "most": 3, "leaf": 4}

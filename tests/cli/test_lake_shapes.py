@@ -48,7 +48,7 @@ def said(lake: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "name", ["number", "epoch", "parent", "compacted", "state", "log", "outside", "offers", "totals", "exchange"]
 )
-def test_a_manifest_with_another_shape_is_damaged(lake: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_manifest_of_another_shape_is_corrupted(lake: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     for other in OTHERS:
         head = (lake / "head").read_bytes()
         before = put(lake, MANIFEST, lambda found, other=other: found.update({name: other}))  # type: ignore[misc]
@@ -81,7 +81,7 @@ def changed(content: dict[str, Any], place: tuple[Any, ...], other: Any) -> None
 
 @settings(max_examples=sized(25, 2_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=strategies.data())
-def test_a_lake_file_with_another_shape_is_damaged(
+def test_lake_file_of_another_shape_is_corrupted(
     lake: Path, capsys: pytest.CaptureFixture[str], data: strategies.DataObject
 ) -> None:
     content = (lake / "lake.json").read_bytes()
@@ -111,7 +111,7 @@ def test_a_lake_file_with_another_shape_is_damaged(
         (("files", "chains.parquet"), [1], "is no length with digests"),
     ],
 )
-def test_what_is_wrong_with_a_lake_file_is_named(
+def test_lake_file_errors_name_the_problem(
     lake: Path, place: tuple[Any, ...], other: Any, wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = put(lake, "lake.json", lambda found: changed(found, place, other))
@@ -121,7 +121,7 @@ def test_what_is_wrong_with_a_lake_file_is_named(
     assert f"{lake} is damaged: lake.json is not what was written: " in error and wrong in error
 
 
-def test_numbers_beyond_all_heights_cost_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_of_range_heights_cost_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = (lake / "head").read_bytes()
     far = {**LakeHead.of(head).__dict__, "height": 10**12, "number": 10**12}
     (lake / "head").write_bytes(LakeHead(**far).content())

@@ -31,13 +31,13 @@ def pages() -> dict[str | None, str]:
     return {name: manual_page(name) for name in (None, *COMMANDS)}
 
 
-def test_each_command_says_where_to_read_on() -> None:
+def test_each_command_links_to_further_reading() -> None:
     assert {*SEE_ALSO} == {*COMMANDS}
     for related, where in SEE_ALSO.values():
         assert {*related.split()} <= {*COMMANDS} and (ROOT / where).is_file(), where
 
 
-def test_a_page_has_every_option_and_example_of_its_command(pages: dict[str | None, str]) -> None:
+def test_page_has_every_option_and_example_of_its_command(pages: dict[str | None, str]) -> None:
     commands: Any = get_command(build_app())
     for name in COMMANDS:
         found, text = commands.commands[name], pages[name].replace("\\-", "-").replace("\\e", "\\")
@@ -54,7 +54,7 @@ def test_a_page_has_every_option_and_example_of_its_command(pages: dict[str | No
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="there is no groff")
 @pytest.mark.parametrize("name", [None, "ledger", "audit", "key"])
-def test_man_finds_nothing_wrong_with_a_page(pages: dict[str | None, str], name: str | None) -> None:
+def test_man_accepts_every_page(pages: dict[str | None, str], name: str | None) -> None:
     done = subprocess.run(
         ["groff", "-man", "-Tutf8", "-ww"], input=pages[name], capture_output=True, text=True, check=True, timeout=60
     )
@@ -77,7 +77,7 @@ def test_all_pages_are_written_into_a_folder(cli: Run, tmp_path: Path, pages: di
         assert cli(*arguments) == (2, "", f"causeway: {said}\n")
 
 
-def test_a_help_text_is_broken_by_the_terminal_alone() -> None:
+def test_help_text_is_wrapped_by_the_terminal_alone() -> None:
     text = fold_help("""First
     goes on.
 
@@ -108,7 +108,7 @@ def examples() -> list[tuple[list[str], Any, list[str]]]:
     ]
 
 
-def test_every_command_has_an_example_that_its_options_take() -> None:
+def test_every_command_has_a_valid_example() -> None:
     assert {" ".join(words) for words, _, _ in examples()} == {" ".join(words) for words, _ in single()}
     for words, command, (program, *given) in examples():
         assert [program, *given[: len(words)]] == ["causeway", *words]
@@ -117,12 +117,12 @@ def test_every_command_has_an_example_that_its_options_take() -> None:
             assert not context.args, words
 
 
-def test_files_that_examples_name_are_there() -> None:
+def test_files_named_by_examples_exist() -> None:
     named = [word for _, _, words in examples() for word in words if word.startswith("examples/")]
     assert named and all((ROOT / word).is_file() for word in named)
 
 
-def test_a_help_is_in_groups_and_names_every_value() -> None:
+def test_help_is_grouped_and_names_every_value() -> None:
     for words, command in single():
         options = [each for each in command.params if each.param_type_name == "option"]
         assert all(each.help for each in command.params), words

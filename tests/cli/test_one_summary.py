@@ -84,7 +84,9 @@ def states_of(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("made", [faulty, example, network_lake, lambda folder: stored(folder, [])])
-def test_the_faces_agree(made: Callable[[Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faces_agree_on_verdict_and_counts(
+    made: Callable[[Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = made(tmp_path)
 
     def printed(*arguments: str) -> Any:
@@ -116,7 +118,7 @@ def test_the_faces_agree(made: Callable[[Path], str], tmp_path: Path, capsys: py
     assert verdicts[: len(found.checks)] == [check.verdict for check in found.checks.values()]
 
 
-def test_the_first_screen_names_quarantine_and_incomplete_lanes(tmp_path: Path) -> None:
+def test_first_screen_names_quarantine_and_incomplete_lanes(tmp_path: Path) -> None:
     with cw.open(faulty(tmp_path)) as opened:
         data = report_data(opened)
     [notices] = text_of(report_page(data), r'<ul class="notices">(.*?)</ul>')

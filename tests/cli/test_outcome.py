@@ -59,7 +59,7 @@ def said(found: RunFigures) -> str:
     return text
 
 
-def test_a_run_that_delivers_all_passes(tmp_path: Path) -> None:
+def test_run_that_delivers_all_messages_passes(tmp_path: Path) -> None:
     found, text = ran(tmp_path)
     assert found.exit_code == OK and found.finished and not found.stalled
     assert "PASSED. All calls have completed.\n" in text
@@ -72,7 +72,7 @@ def test_a_run_that_delivers_all_passes(tmp_path: Path) -> None:
     assert "6 messages between chains, 2 in this run in" in said(replace(waited, routed=2, whole=False))
 
 
-def test_a_run_that_loses_messages_fails_and_names_the_first(tmp_path: Path) -> None:
+def test_run_that_loses_messages_fails_and_names_the_first(tmp_path: Path) -> None:
     found, text = ran(tmp_path, MOVES)
     assert found.exit_code == FAILED
     assert "FAILED: 3 violations of delivery" in text and "  delivery: first " in text
@@ -81,7 +81,7 @@ def test_a_run_that_loses_messages_fails_and_names_the_first(tmp_path: Path) -> 
     assert ". 3 calls will never be answered.\n" in text and "completed" not in text
 
 
-def test_run_and_calls_give_the_same_causes_which_add_up_to_the_dropped_calls(
+def test_run_and_calls_report_equal_causes_that_sum_to_the_dropped_calls(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = SCRIPT.replace("}]", '}, { tick = 1, to = "caller", call = { receiver = "echo" } }]')
@@ -95,7 +95,7 @@ def test_run_and_calls_give_the_same_causes_which_add_up_to_the_dropped_calls(
 
 
 @pytest.mark.parametrize(("ticks", "code", "end"), [(3, OK, "3 calls in progress."), (None, FAILED, "stalled")])
-def test_messages_to_a_halted_chain_are_pending_until_nothing_more_happens(
+def test_messages_to_a_halted_chain_are_pending_until_the_network_is_idle(
     tmp_path: Path, ticks: int | None, code: int, end: str
 ) -> None:
     found, text = ran(tmp_path, HALT, ticks)
@@ -104,7 +104,7 @@ def test_messages_to_a_halted_chain_are_pending_until_nothing_more_happens(
     assert ("FAILED: 3 violations of delivery" in text) is (code == FAILED)
 
 
-def test_the_verdict_is_that_of_the_audit_of_the_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_verdict_equals_the_audit_of_the_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, more in (("well", ""), ("moved", MOVES)):
         found, _ = ran(tmp_path / name, more)
         code = execute(["audit", str(tmp_path / name / "lake"), "--json"], build_app, "causeway")
@@ -119,7 +119,7 @@ def test_the_verdict_is_that_of_the_audit_of_the_lake(tmp_path: Path, capsys: py
         }
 
 
-def test_a_run_without_messages_is_done(tmp_path: Path) -> None:
+def test_run_without_messages_completes(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(CHAINS + PROGRAMS)
     with LakeNetwork.from_scenario(tmp_path / "s.toml", lake=str(tmp_path / "lake")) as net:
         net.run()
@@ -132,7 +132,7 @@ def test_a_run_without_messages_is_done(tmp_path: Path) -> None:
     assert found.exit_code == OK and "NOT APPLICABLE: nothing was examined" in said(found)
 
 
-def test_a_stopped_chain_is_named(tmp_path: Path) -> None:
+def test_stopped_chain_is_named(tmp_path: Path) -> None:
     found, _ = ran(tmp_path)
     found = replace(found, stopped=(StoppedChain("left", 7, "IndexOverflow"),))
     assert found.as_json()["stopped_chains"] == [{"chain": "left", "height": 7, "cause": "IndexOverflow"}]
@@ -163,7 +163,7 @@ depth = 4
 """What users send to the halted domain is refused in a block that the fork takes back, and taken in later."""
 
 
-def test_a_message_of_a_user_that_a_fork_gives_back_is_not_refused(tmp_path: Path) -> None:
+def test_user_message_returned_by_a_fork_is_not_refused(tmp_path: Path) -> None:
     place = lake_of(tmp_path, HALTED_AND_TAKEN_BACK + PROGRAMS + SCRIPT.replace("tick = 0", "tick = 9"))
     with summarize_run(Lake.at(place)) as (_, found):
         counts = found.counts
@@ -191,14 +191,14 @@ until = 5
 """
 
 
-def test_no_height_of_a_subnet_that_is_halted_at_its_birth_has_two_roots(tmp_path: Path) -> None:
+def test_subnet_halted_at_creation_has_one_root_per_height(tmp_path: Path) -> None:
     """Its canisters come to it in the round in which it comes into the registry, and which it does not run."""
     place = lake_of(tmp_path, HALTED_AT_BIRTH + PROGRAMS + SCRIPT.replace("tick = 0", "tick = 6"))
     with summarize_run(Lake.at(place)) as (_, found):
         assert (found.verdict.value, found.counts["answered"]) == ("PASSED", 3)
 
 
-def test_the_name_of_a_relayer_cannot_act_on_a_terminal(tmp_path: Path) -> None:
+def test_relayer_name_cannot_control_the_terminal(tmp_path: Path) -> None:
     found, _ = ran(tmp_path)
     lines = ["Relayer [x]\nPASSED\x1b[8m: 1 of 1 messages took effect."]
     text = said(replace(found, carriers=CarrierSummary({}, lines)))

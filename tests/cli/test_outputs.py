@@ -30,6 +30,6 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     ids=["closed", "full", "never there", "no errors"],
 )
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_no_output_is_no_broken_guarantee(script: str, code: int, said: str) -> None:
+def test_closed_output_is_no_violated_guarantee(script: str, code: int, said: str) -> None:
     found = run(script)
     assert (found.returncode, found.stderr) == (code, said)

@@ -10,7 +10,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.cli.output_paths import require_svg_target
 
 
-def test_a_drawing_replaces_a_drawing_and_nothing_else(tmp_path: Path) -> None:
+def test_drawing_overwrites_only_a_drawing(tmp_path: Path) -> None:
     new, old, other = (tmp_path / name for name in ("new.svg", "old.svg", "scenario.toml"))
     old.write_text("<svg xmlns='...'>")
     other.write_text("[network]\n")

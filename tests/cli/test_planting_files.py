@@ -117,14 +117,14 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return lake, derived(lake)
 
 
-def test_a_lake_without_what_is_planted_holds(made: tuple[str, Case]) -> None:
+def test_lake_without_planted_violations_passes(made: tuple[str, Case]) -> None:
     lake, honest = made
     assert not named(honest.audit(1, LIMIT), "violated")
     assert execute(["audit", lake], build_app, "causeway") == OK
 
 
 @pytest.mark.parametrize("kind", [twice, early, unsent])
-def test_what_is_planted_in_files_is_named_and_breaks_the_command(
+def test_violations_planted_in_files_are_named_and_fail_the_command(
     made: tuple[str, Case], kind: Any, tmp_path: Path
 ) -> None:
     random = Random(kind.__name__)
@@ -155,7 +155,7 @@ def larger(rows: pa.Table, place: int) -> pa.Table:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("end", "edit"), [("from", larger), ("to", without)])
-def test_value_that_never_left_its_chain_is_named(end: str, edit: Edit, tmp_path: Path) -> None:
+def test_value_not_sent_by_its_chain_is_named(end: str, edit: Edit, tmp_path: Path) -> None:
     lake = chance_lake(tmp_path, "xdm", SEEDS["xdm"])
     moves = [row for row in derived(lake).value if row[end].startswith("abroad:") and row["amount"]]
     row = Random(end).choice(moves)

@@ -49,7 +49,7 @@ def ingested(kind: str, source: Path, folder: Path, most: int | None = None) -> 
         ("xcm-journeys", "xcm_journeys", None, SAID),
     ],
 )
-def test_what_is_planted_in_recorded_traffic_is_named(
+def test_violations_planted_in_recorded_traffic_are_named(
     kind: str, recording: str, rows: int | None, some: set[str], recordings: Recordings, tmp_path: Path
 ) -> None:
     random = Random(kind)

@@ -41,7 +41,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     yield from command_line(capsys, tmp_path, monkeypatch)
 
 
-def test_the_demo_ends_as_the_page_shows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_ends_as_the_page_shows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs in this process: with every executor all lines are the same."""
     monkeypatch.setattr(demo, "changed_options", lambda *given: {"network.executor": "in_process"})
     code, printed, errors = run("demo")
@@ -52,7 +52,7 @@ def test_the_demo_ends_as_the_page_shows(run: Run, monkeypatch: pytest.MonkeyPat
     assert [line.strip() for line in masked(ending) if line] == [line.strip() for line in shown]
 
 
-def test_the_auction_prints_what_the_page_shows(run: Run, tmp_path: Path) -> None:
+def test_auction_prints_the_output_of_the_page(run: Run, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     auction, state = commands(block("$ causeway run examples/auction.toml"))
     assert (auction[0][0], state[0][0]) == ("run", "state")
@@ -65,7 +65,7 @@ def test_the_auction_prints_what_the_page_shows(run: Run, tmp_path: Path) -> Non
         assert masked(printed) == masked(shown)
 
 
-def test_the_bridge_is_audited_as_the_page_shows(run: Run, tmp_path: Path, recordings: Recordings) -> None:
+def test_bridge_audit_prints_the_output_of_the_page(run: Run, tmp_path: Path, recordings: Recordings) -> None:
     (tmp_path / "nomad.csv").symlink_to(recordings.bridge_events)
     ingest, audit, trace = commands(block("$ causeway ingest bridge-events nomad.csv"))
     codes = []

@@ -46,7 +46,7 @@ def run(folder: Path, tests: int, skipped: int, *options: str) -> tuple[int, str
 
 
 @pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2")])
-def test_a_run_above_the_limit_fails_and_names_the_reasons(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_run_above_the_limit_fails_and_names_the_reasons(options: tuple[str, ...], tmp_path: Path) -> None:
     code, printed = run(tmp_path, 599, 7, *options)
     assert code == pytest.ExitCode.TESTS_FAILED
     assert "FAILED: 7 of 600 tests were skipped; allowed: 1%." in printed
@@ -54,6 +54,6 @@ def test_a_run_above_the_limit_fails_and_names_the_reasons(options: tuple[str, .
 
 
 @pytest.mark.parametrize(("tests", "skipped"), [(599, 6), (498, 498), (0, 0)])
-def test_a_run_below_the_limit_and_a_selection_pass(tests: int, skipped: int, tmp_path: Path) -> None:
+def test_run_below_the_limit_or_of_a_selection_passes(tests: int, skipped: int, tmp_path: Path) -> None:
     code, printed = run(tmp_path, tests, skipped)
     assert code == pytest.ExitCode.OK and "tests were skipped" not in printed

@@ -145,14 +145,14 @@ def test_worked_example() -> None:
     assert ibc.simple_root({}).hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
-def test_keys_parse_to_what_made_them() -> None:
+def test_keys_parse_to_their_parts() -> None:
     for remote in ("A", "cosmoshub-4", "x" * 64):
         for purpose in ("send", "receipt"):
             for place in (ibc.HEAD, ibc.TAIL, 0, 255, 2**64 - 1, 0x3A3A3A3A3A3A3A3A):
                 assert ibc.parse(ibc.key(remote, purpose, place)) == (remote, purpose, place)
 
 
-def test_hazard_06_registrations_that_no_scenario_can_have() -> None:
+def test_hazard_06_registrations_outside_of_scenarios() -> None:
     chains = Chains()
     with pytest.raises(ibc.InvalidChainId):
         ibc.registerChain(chains["A"], "A", chains.headers["B", 1])
@@ -160,7 +160,7 @@ def test_hazard_06_registrations_that_no_scenario_can_have() -> None:
         ibc.registerChain(chains["A"], "B", chains.headers["B", 1])
 
 
-def test_values_round_trip_and_refuse_anything_else() -> None:
+def test_values_round_trip_and_other_bytes_are_refused() -> None:
     limits: list[tuple[int | None, int | None]] = [(None, None), (5, None), (None, 6), (5, 6), (0, 0)]
     for pair in limits:
         for data in (b"", b"x", bytes(2**20)):
@@ -216,7 +216,7 @@ def test_hazard_22_queue() -> None:
 # ---- 3.2 to 3.4
 
 
-def test_hazard_02_what_was_expected() -> None:
+def test_hazard_02_out_of_order_error_has_the_expected_index() -> None:
     chains = Chains()
     for _ in range(3):
         chains.send()
@@ -227,7 +227,7 @@ def test_hazard_02_what_was_expected() -> None:
     assert (refused.value.expected, refused.value.got) == (1, 2)
 
 
-def test_hazard_10_31_a_code_of_the_handlers_own() -> None:
+def test_hazard_10_31_error_code_of_a_handler() -> None:
     chains = Chains()
     chains["A"].handlers["odd"] = ibc.Handler(lambda _: (b"", None))
     chains["A"].permissions["odd"] = {"bank"}
@@ -249,7 +249,7 @@ def test_hazard_10_31_a_code_of_the_handlers_own() -> None:
     assert invariants.g1_exactly_once_in_order(log) == invariants.g4_atomic(log) == []
 
 
-def test_hazard_10_the_log_of_a_handler_that_sends() -> None:
+def test_hazard_10_log_of_a_sending_handler() -> None:
     chains = Chains()
 
     def forward(arrived: ibc.Arrived) -> Any:
@@ -268,7 +268,7 @@ def test_hazard_10_the_log_of_a_handler_that_sends() -> None:
     assert [type(row) for row in chains["B"].log[-2:]] == [ibc.Received, ibc.Sent]
 
 
-def test_hazard_12_a_limit_where_there_are_no_time_outs() -> None:
+def test_hazard_12_packet_limit_without_timeouts() -> None:
     chains = Chains()
     before = dict(chains["A"].store)
     with pytest.raises(ibc.InvalidPacket):

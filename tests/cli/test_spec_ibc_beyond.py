@@ -25,7 +25,7 @@ def cleanup(chains: Chains) -> str:
 # ----
 
 
-def test_calls_that_are_not_offered() -> None:
+def test_unavailable_calls_are_refused() -> None:
     chains = Chains()
     for one in (timeout, cleanup):
         with pytest.raises(ibc.CallNotOffered):
@@ -35,7 +35,7 @@ def test_calls_that_are_not_offered() -> None:
 # ----
 
 
-def test_hazard_08_evidence_and_the_fork_that_is_chosen() -> None:
+def test_hazard_08_fork_evidence_and_fork_choice() -> None:
     chains = Chains(valid=lambda trust, header: True)
     chains.send()
     height = chains.show("A", "B")
@@ -67,7 +67,7 @@ def test_hazard_08_evidence_and_the_fork_that_is_chosen() -> None:
     assert chains["B"].connections["A"].frozen
 
 
-def test_times_of_headers_lie_between_those_of_their_neighbours() -> None:
+def test_header_times_lie_between_those_of_their_neighbours() -> None:
     chains = Chains(valid=lambda trust, header: True)
     heights = [chains.commit("A").height for _ in range(5)]
     second, fourth = (chains.headers["A", heights[at]] for at in (1, 3))
@@ -91,7 +91,7 @@ def test_times_of_headers_lie_between_those_of_their_neighbours() -> None:
     assert chains["B"].connections["A"].frozen
 
 
-def test_a_zone_recovers_from_an_expired_client_by_a_header_that_it_chooses() -> None:
+def test_zone_recovers_from_an_expired_client_by_a_chosen_header() -> None:
     chains = Chains(options=ibc.Options(unbonding=10 * SECOND, delay=3 * SECOND))
     chains.send()
     old = chains.show("A", "B")
@@ -111,7 +111,7 @@ def test_a_zone_recovers_from_an_expired_client_by_a_header_that_it_chooses() ->
     chains.send(to="A", by="B")
 
 
-def test_at_the_very_end_of_the_unbonding_period() -> None:
+def test_update_at_the_end_of_the_unbonding_period() -> None:
     for beyond, error in ((0, None), (1, ibc.ClientExpired)):
         chains = Chains(options=ibc.Options(unbonding=10 * SECOND))
         chains.send()
@@ -145,7 +145,7 @@ def outcome(chains: Chains, header: ibc.Header) -> str:
         return error.name
 
 
-def test_valid_with_the_same_set_needs_more_than_two_thirds() -> None:
+def test_update_of_the_same_set_needs_more_than_two_thirds() -> None:
     six = dict.fromkeys("abcdef", 1)
     chains, made = validator_chains((six, set(six)), (six, set("abcd")), (six, set("abcde")), (six, set("xyzvw")))
     assert [outcome(chains, header) for header in made[1:]] == ["InvalidHeader", "Success", "InvalidHeader"]
@@ -153,7 +153,7 @@ def test_valid_with_the_same_set_needs_more_than_two_thirds() -> None:
     assert outcome(chains, replace(made[2], validators_hash=bytes(32))) == "InvalidHeader"
 
 
-def test_hazard_23_skipping_too_much_needs_intermediate_headers() -> None:
+def test_hazard_23_skipping_too_far_needs_intermediate_headers() -> None:
     sets = [dict.fromkeys("abcdef"[i : i + 3], 1) for i in range(4)]
     chains, made = validator_chains(*[(one, set(one)) for one in sets])
     assert outcome(chains, made[3]) == "NeedIntermediateHeader"
@@ -165,7 +165,7 @@ def test_hazard_23_skipping_too_much_needs_intermediate_headers() -> None:
     assert {height for height, _ in chains["A"].connections["R"].T} == {1, 2, 3, 4}
 
 
-def test_hazard_24_a_set_replaced_at_once() -> None:
+def test_hazard_24_validator_set_replaced_at_once() -> None:
     old, new = dict.fromkeys("abc", 1), dict.fromkeys("xyz", 1)
     chains, made = validator_chains((old, set(old)), (new, set(new)), (new, set("xyzab")))
     assert outcome(chains, made[1]) == "InvalidHeader"
@@ -175,7 +175,7 @@ def test_hazard_24_a_set_replaced_at_once() -> None:
 # ----
 
 
-def test_a_slot_is_written_once() -> None:
+def test_slot_is_written_once() -> None:
     chains = Chains()
     chains.send(b"later")
     chains.send(b"later")
@@ -194,7 +194,7 @@ def test_a_slot_is_written_once() -> None:
     assert chains["A"].app["outcomes"] == [("rollback", 0), ("commit", 1), ("commit", 2)]
 
 
-def test_unordered_time_outs_are_proven_by_absence() -> None:
+def test_unordered_timeouts_are_proved_by_absence() -> None:
     with pytest.raises(ValueError, match="asynchronous"):
         ibc.Options(order="unordered", timeouts="on")
     chains = Chains(options=ibc.Options(order="unordered", timeouts="on", asynchronous="off"))

@@ -85,7 +85,7 @@ def blocks(net: ibc.Network, count: int, **columns: Any) -> None:
         assert guarantees.violations(net) == []
 
 
-def test_a_call_its_answer_and_the_blocks_they_take() -> None:
+def test_call_and_response_take_the_expected_blocks() -> None:
     net = network()
     net.block({"A": [call(1, (11, "echo", 100, b"hi"))]})
     key = ibc.key("B", "send", 0)
@@ -143,7 +143,7 @@ def test_permission_and_sender_of_another_zone() -> None:
     assert net.program(11).answers == [(0, 4, b"PermissionDenied")]
 
 
-def test_local_lane_takes_a_block_and_no_proof() -> None:
+def test_local_lane_takes_one_block_and_no_proof() -> None:
     net = network(each=2)
     net.block({"A": [call(1, (2, "echo", 10, b"x"), (2, "raise", 10), (2, "hold", 10))]})
     assert net.program(2).seen == []
@@ -157,7 +157,7 @@ def test_local_lane_takes_a_block_and_no_proof() -> None:
     assert net.rows(ibc.Sent) == [] and net.fees == {}
 
 
-def test_hazard_28_what_a_halted_zone_is_told_is_refused() -> None:
+def test_hazard_28_messages_to_a_halted_zone_are_refused() -> None:
     net = network()
     for _ in range(20):
         net.block({"A": [call(1, (11, "echo", 1))], "B": [call(11, (1, "x", 0))]}, halted={"B"})
@@ -166,7 +166,7 @@ def test_hazard_28_what_a_halted_zone_is_told_is_refused() -> None:
     assert len(net.program(11).seen) == len(net.program(1).answers) == 20
 
 
-def test_hazard_34_one_side_of_the_log() -> None:
+def test_hazard_34_log_of_one_side() -> None:
     net = network()
     net.block({"A": [call(1, (11, "echo", 8))]})
     blocks(net, 3)
@@ -176,7 +176,7 @@ def test_hazard_34_one_side_of_the_log() -> None:
     assert invariants.g2_authenticity(one_side) == invariants.g4_atomic(one_side) == []
 
 
-def test_time_outs_and_cleanup() -> None:
+def test_timeouts_and_cleanups() -> None:
     late = ibc.Options(timeouts="on", cleanup="on")
     net = network(options=late, limits=lambda zone, remote: (zone.height + 3, None))
     net.block({"A": [call(1, (11, "echo", 8, b"1"), (11, "echo", 8, b"2"))]})
@@ -217,7 +217,7 @@ def test_relayer_parameters() -> None:
     assert net.rows(ibc.Refused) == [] and net.fees == {"r0": 6, "r1": 6}
 
 
-def test_root_lags_a_block() -> None:
+def test_root_lags_by_one_block() -> None:
     net = network(options=ibc.Options(app_hash_lag=1))
     net.block({"A": [call(1, (11, "echo", 1))]})
     assert net.headers["A", 1].root == net.headers["A", 0].root
@@ -363,7 +363,7 @@ def test_g9_relayers_change_fees_and_latency_only(data: Any) -> None:
 
 
 @pytest.mark.parametrize("relation", [ibc.Sent, ibc.Received, ibc.Acked])
-def test_invariants_see_what_is_wrong(relation: Any) -> None:
+def test_invariants_detect_faulty_logs(relation: Any) -> None:
     net = network()
     net.block({"A": [call(1, (11, "echo", 8), (11, "refuse", 8))]})
     blocks(net, 3)
@@ -382,7 +382,7 @@ def test_invariants_see_what_is_wrong(relation: Any) -> None:
         assert invariants.c1_to_c5_causality(swapped) != []
 
 
-def test_invariants_see_wrong_states() -> None:
+def test_invariants_detect_faulty_states() -> None:
     net = network()
     net.block({"A": [call(1, (11, "echo", 8), (11, "refuse", 8))]})
     blocks(net, 1)
@@ -403,7 +403,7 @@ def test_invariants_see_wrong_states() -> None:
     assert states.conserved(record_of(net)) != []
 
 
-def test_guarantees_see_what_clients_and_limits_forbid() -> None:
+def test_guarantees_detect_violated_client_and_packet_limits() -> None:
     options = ibc.Options(timeouts="on", cleanup="on", unbonding=100 * 10**9)
     net = network(options=options, limits=lambda zone, remote: (zone.height + 3, None))
     net.block({"A": [call(1, (11, "echo", 8), (11, "echo", 8))]})
@@ -432,7 +432,7 @@ def test_guarantees_see_what_clients_and_limits_forbid() -> None:
     assert x4(first, first, unbonding=10**9 - 1) != [] and x4(first, first, delay=1) != []
 
 
-def test_guarantees_see_what_waits_too_long() -> None:
+def test_guarantees_detect_messages_pending_too_long() -> None:
     net = network(relayers=[])
     net.block({"A": [call(1, (11, "echo", 8), (11, "echo", 8))]})
     both = {("A", "B"), ("B", "A")}

@@ -211,7 +211,7 @@ def test_index_functions() -> None:
     assert rank((1, 4), indices) == 2
 
 
-def test_push_numbers_in_the_order_of_the_keys() -> None:
+def test_push_assigns_indices_in_key_order() -> None:
     queue = ic.push(ic.new_queue(), {30: "c", 10: "a", 20: "b"})
     assert queue == ic.Queue(4, {1: "a", 2: "b", 3: "c"})
     assert ic.push(queue, {0: "d"}) == ic.Queue(5, {1: "a", 2: "b", 3: "c", 4: "d"})
@@ -228,7 +228,7 @@ def test_delete_and_clear_keep_next_index() -> None:
         ic.delete(queue, {3: "a"})
 
 
-def test_map_form_makes_queues_on_push_and_never_on_delete() -> None:
+def test_map_form_creates_queues_on_push_and_never_on_delete() -> None:
     queues = ic.push_map({7: ic.Queue(2, {1: "a"})}, {(7, 1): "b", (8, 5): "c"})
     assert queues == {7: ic.Queue(3, {1: "a", 2: "b"}), 8: ic.Queue(2, {1: "c"})}
     assert ic.delete_map(queues, {(7, 1): "a"})[7] == ic.Queue(3, {2: "b"})
@@ -261,14 +261,14 @@ def test_ids_and_their_order() -> None:
     assert sorted([1, 2, 256], key=ic.subnet_bytes) == [256, 1, 2]
 
 
-def test_draw_is_philox() -> None:
+def test_random_sampling_is_philox() -> None:
     assert philox_4x64((0, 0, 0, 0), (0, 0))[0] == 0x16554D9ECA36314C
     for seed, own, height in [(0, 0, 1), (7, 3, 12), (2**64 - 1, 2**63, 99)]:
         generator = np.random.Philox(counter=height, key=np.array([seed, own], dtype=np.uint64))
         assert draw(seed, own, height) == int(generator.random_raw())
 
 
-def test_options_that_can_only_be_off_say_so() -> None:
+def test_unsupported_options_are_refused_with_a_reason() -> None:
     for name in ("best_effort", "refunds"):
         with pytest.raises(ValueError, match=name):
             ic.Options(**{name: "on"})  # type: ignore[arg-type]
@@ -277,7 +277,7 @@ def test_options_that_can_only_be_off_say_so() -> None:
 # ---- a message's whole life
 
 
-def test_call_across_subnets_and_its_answer() -> None:
+def test_call_across_subnets_and_its_response() -> None:
     net = Network({1: 1, 2: 2})
     net.call(1, (2, "echo", 100, b"hi"))
     assert net.states[1].streams[2].msgs[()] == ic.Queue(2, {1: ic.Request(2, 1, 0, 100, "echo", b"hi")})
@@ -309,7 +309,7 @@ def test_call_across_subnets_and_its_answer() -> None:
     net.check()
 
 
-def test_hazard_14_a_slice_of_our_own_is_refused() -> None:
+def test_hazard_14_slice_of_the_own_subnet_is_refused() -> None:
     net = Network({1: 1, 2: 1})
     net.call(1, (2, "echo", 10))
     net.rounds(2)
@@ -319,7 +319,7 @@ def test_hazard_14_a_slice_of_our_own_is_refused() -> None:
         ic.check_slice(net.states[1], net.registry, 1, css, net.options)
 
 
-def test_loopback_seed_literal_stays_for_ever() -> None:
+def test_loopback_seed_literal_is_never_removed() -> None:
     net = Network({1: 1, 2: 1}, ic.Options(loopback="seed_literal"))
     net.call(1, (2, "echo", 10))
     net.rounds(3)
@@ -330,7 +330,7 @@ def test_loopback_seed_literal_stays_for_ever() -> None:
 
 @pytest.mark.parametrize("options", [ic.Options(), DEPLOYED])
 @pytest.mark.parametrize("deadline", [0, 9])
-def test_hazard_27_forged_and_repeated_answers_are_not_enqueued(options: ic.Options, deadline: int) -> None:
+def test_hazard_27_forged_and_repeated_responses_are_not_enqueued(options: ic.Options, deadline: int) -> None:
     net = Network({1: 1, 2: 2, 3: 3}, options)
     net.call(1, (2, "echo", 100), (2, "hold", 10), (3, "hold", 1))
     net.rounds(2)
@@ -354,7 +354,7 @@ def test_hazard_27_forged_and_repeated_answers_are_not_enqueued(options: ic.Opti
     net.check()
 
 
-def test_a_forged_answer_before_the_request_is_routed() -> None:
+def test_forged_response_before_the_request_is_routed() -> None:
     """Whatever is made locally for a call that a forger has answered is not wanted either."""
     options = replace(DEPLOYED, limits="deployed", timeouts="on", limit=ic.Limit(stream_messages=1))
     net = Network({1: 1, 2: 2}, replace(options, request_lifetime_seconds=3))
@@ -368,7 +368,7 @@ def test_a_forged_answer_before_the_request_is_routed() -> None:
     net.check()
 
 
-def test_late_and_forwarded_answers() -> None:
+def test_late_and_forwarded_responses() -> None:
     net = Network({1: 1, 2: 2, 3: 3})
     net.call(1, (2, "hold", 30), (2, "forward:3", 40, b"x"))
     net.rounds(6)
@@ -380,7 +380,7 @@ def test_late_and_forwarded_answers() -> None:
     net.check()
 
 
-def test_handler_that_raises_is_undone_and_answered() -> None:
+def test_failed_handler_is_rolled_back_and_answered() -> None:
     net = Network({1: 1, 2: 2}, balance=50)
     net.call(1, (2, "raise", 50))
     net.rounds(2)
@@ -396,7 +396,7 @@ def test_handler_that_raises_is_undone_and_answered() -> None:
     net.check()
 
 
-def test_answer_at_hand_comes_before_calls() -> None:
+def test_available_response_precedes_calls() -> None:
     def behaviour(canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
         assert isinstance(message, ic.Request)
         late = ic.Reply((1, 5, 8, 0), data=b"late", accepted=8)  # executed before
@@ -463,7 +463,7 @@ def test_inputs_are_consumed_ingress_first_then_queues_in_passes() -> None:
     assert (after.turns, after.next_source) == ({}, {})
 
 
-def test_with_a_bound_inputs_are_consumed_in_round_robin() -> None:
+def test_bounded_inputs_are_consumed_in_round_robin() -> None:
     inputs = Inputs()
     state = inputs.state(3, 4, 5, 6, turns=(1, 3, 2, 0))
     after, seen = inputs.run(state, 5)
@@ -484,7 +484,7 @@ def test_with_a_bound_inputs_are_consumed_in_round_robin() -> None:
     assert taken == [(6, 0), "a", (3, 0), (4, 0), "b", (5, 0), (6, 1), (3, 1), (4, 1), (5, 1)], "however it is cut"
 
 
-def test_a_flood_starves_nobody() -> None:
+def test_flood_starves_no_canister() -> None:
     net = Network({1: 1, 2: 1, 9: 1, 3: 2}, replace(DEPLOYED, messages_per_canister=1))
     flood = [(9, "echo", 0)] * 3
     net.round({1: [ic.Ingress("u", 1, "call", calls(*flood)), ic.Ingress("u", 2, "call", calls(*flood))]})
@@ -501,7 +501,7 @@ def test_a_flood_starves_nobody() -> None:
     net.check()
 
 
-def test_the_guarantee_notices_who_starves() -> None:
+def test_guarantee_detects_starvation() -> None:
     def event(name: str, sender: int, index: int, height: int) -> ic.Event:
         return ic.Event(name, 1, height, "request", sender=sender, receiver=9, queue_index=index)
 
@@ -513,7 +513,7 @@ def test_the_guarantee_notices_who_starves() -> None:
     assert accounts.l2_nobody_starves([*starved[:9], event("executed", 3, 0, 6), *starved[9:]], options) == []
 
 
-def test_ingress_for_a_canister_elsewhere_or_missing_is_refused() -> None:
+def test_ingress_for_a_remote_or_missing_canister_is_refused() -> None:
     net = Network({1: 1, 2: 2})
     events = net.round({1: [ic.Ingress("u", 2, "call", calls()), ic.Ingress("u", 1, "call", calls())]})
     (refused,) = of(events, "rejected", kind="ingress")
@@ -559,7 +559,7 @@ def test_hazard_16_receiver_deleted_between_routing_and_induction() -> None:
     net.check()
 
 
-def test_accept_all_answers_for_a_missing_canister_at_execution() -> None:
+def test_accept_all_responds_for_a_missing_canister_at_execution() -> None:
     net = Network({1: 1, 2: 2})
     net.call(1, (2, "echo", 40))
     net.uninstall(2)
@@ -606,7 +606,7 @@ def test_receiver_check() -> None:
         assert net.states[2].input_queues == {}
 
 
-def test_judgement_agrees_with_the_formula_of_the_text() -> None:
+def test_judgement_matches_the_formula_of_the_reference() -> None:
     """Step 4 to 6 with accept_all are `valid_sender and subnet_assignment[m.dst] = own_subnet`."""
     registry = ic.Registry(frozenset({1, 2, 3}), {1: 1, 2: 2, 3: 3})
     state = ic.genesis(2, {2: None}, {})
@@ -628,7 +628,7 @@ def test_judgement_agrees_with_the_formula_of_the_text() -> None:
     assert in_order(messages)[0] == (1, ((), 1))
 
 
-def test_a_trace_lists_one_subnet_before_another() -> None:
+def test_trace_orders_rows_by_subnet() -> None:
     assert lists_before((1, 2), 1, 2)
     assert not lists_before((1, 2), 2, 1)
     assert lists_before((1, 2, 1), 2, 1)
@@ -638,7 +638,7 @@ def test_a_trace_lists_one_subnet_before_another() -> None:
 # ---- migration
 
 
-def test_moved_canister_takes_its_queues_along_and_they_keep_their_indices() -> None:
+def test_migrated_canister_keeps_its_queues_and_indices() -> None:
     options = replace(MIGRATIONS, limits="deployed", limit=ic.Limit(stream_messages=1), messages_per_canister=1)
     net = Network({1: 1, 2: 2, 3: 3}, options)
     net.call(1, *[(2, "echo", 1)] * 3)
@@ -660,7 +660,7 @@ def test_moved_canister_takes_its_queues_along_and_they_keep_their_indices() -> 
 
 @pytest.mark.parametrize("options", [MIGRATIONS, DEPLOYED, ic.Options()])
 @pytest.mark.parametrize("mover", [1, 2])
-def test_what_was_routed_before_an_end_moved_away_and_back_is_not_enqueued(options: ic.Options, mover: int) -> None:
+def test_messages_routed_before_a_round_trip_migration_are_not_enqueued(options: ic.Options, mover: int) -> None:
     """Canister 2 would see the second request before the first."""
     net = Network({1: 1, 2: 2, 3: 3}, options)
     late = {"withheld": lambda source, destination: (source, destination) == (1, 2)}
@@ -683,7 +683,7 @@ def test_what_was_routed_before_an_end_moved_away_and_back_is_not_enqueued(optio
     net.check()
 
 
-def test_what_is_routed_in_the_round_of_the_move_is_not_late() -> None:
+def test_messages_routed_in_the_migration_round_are_not_late() -> None:
     net = Network({1: 1, 2: 2, 3: 3}, DEPLOYED)
     net.move(2, 3)
     net.rounds(1)
@@ -694,7 +694,7 @@ def test_what_is_routed_in_the_round_of_the_move_is_not_late() -> None:
     net.check()
 
 
-def test_the_loopback_stream_is_judged_alike() -> None:
+def test_loopback_stream_is_judged_alike() -> None:
     net = Network({1: 1, 2: 1, 3: 3}, DEPLOYED)
     net.call(1, (2, "echo", 10))
     net.move(2, 3)
@@ -709,7 +709,7 @@ def test_the_loopback_stream_is_judged_alike() -> None:
 
 
 @pytest.mark.parametrize("options", [MIGRATIONS, DEPLOYED, ic.Options(), ic.Options(substreams="per_destination")])
-def test_who_asked_a_canister_that_ends_gets_an_answer(options: ic.Options) -> None:
+def test_caller_of_a_removed_canister_gets_a_response(options: ic.Options) -> None:
     options = replace(options, messages_per_canister=1)
     net = Network({1: 1, 2: 2, 3: 2}, options)
     net.round({1: [ic.Ingress("u", 1, "call", calls(*[(2, "hold", 10)] * 3))]})
@@ -731,7 +731,7 @@ def test_who_asked_a_canister_that_ends_gets_an_answer(options: ic.Options) -> N
 
 
 @pytest.mark.parametrize("options", [MIGRATIONS, ic.Options()])
-def test_answers_of_a_canister_that_ended_are_delivered(options: ic.Options) -> None:
+def test_responses_of_a_removed_canister_are_delivered(options: ic.Options) -> None:
     options = replace(options, limits="deployed", limit=ic.Limit(stream_messages=1))
     net = Network({1: 1, 2: 2}, options)
     blocked: dict[str, Any] = {"withheld": lambda source, destination: source == 2}
@@ -749,7 +749,7 @@ def test_answers_of_a_canister_that_ended_are_delivered(options: ic.Options) -> 
     net.check()
 
 
-def test_what_a_canister_that_ended_had_of_its_own_is_lost() -> None:
+def test_queues_and_cycles_of_a_removed_canister_are_lost() -> None:
     net = Network({1: 1, 2: 2}, replace(DEPLOYED, limits="deployed", limit=ic.Limit(stream_messages=1)))
     net.call(1, (2, "hold", 10), (2, "echo", 20), (1, "hold", 5))
     net.registry = net.registry.without(1)
@@ -820,7 +820,7 @@ def test_slice_is_accepted() -> None:
     assert ic.check_slice(state, registry, 1, empty, replace(options, empty_slice="allow")) == empty
 
 
-def test_hazard_1_seed_literal_takes_a_replay() -> None:
+def test_hazard_1_seed_literal_accepts_a_replay() -> None:
     state, registry, options = two_subnets(3, options=ic.Options(first_index_rule="seed_literal"))
     replay = a_slice([1, 2], 1, 3)
     assert ic.check_slice(state, registry, 1, replay, options) == replay
@@ -833,7 +833,7 @@ def test_hazard_7_unvalidated_signals_stop_the_round() -> None:
         ic.pre_process(state, registry, ic.DecodedBatch(xnet_payload={1: slice_}), options)
 
 
-def test_hazard_9_and_the_limits_of_a_slice() -> None:
+def test_hazard_9_slice_limits() -> None:
     options = replace(
         ic.deployed_profile(), index_base=1, limit=ic.Limit(max_signals=3, slice_messages=2), migrations="off"
     )
@@ -913,7 +913,7 @@ def test_built_payload_is_valid_and_aligned() -> None:
         assert len(cut) == brought, "a header without news is not worth it"
 
 
-def test_refused_slice_leaves_an_event_and_moves_nothing() -> None:
+def test_refused_slice_logs_an_event_and_changes_no_state() -> None:
     net = Network({1: 1, 2: 2})
     net.call(1, (2, "echo", 1))
     before = net.states[2]
@@ -924,7 +924,7 @@ def test_refused_slice_leaves_an_event_and_moves_nothing() -> None:
     assert net.states[2] == replace(before, height=2, number=2, time_ns=net.states[2].time_ns)
 
 
-def test_hazard_22_same_reject_signal_seen_twice_is_handled_once() -> None:
+def test_hazard_22_repeated_reject_signal_is_handled_once() -> None:
     net = Network({1: 1, 2: 2}, ic.Options(reject_every=1))
     net.call(1, (2, "echo", 10))
     net.call(1, (2, "echo", 10))  # subnet 2 rejects the first
@@ -946,7 +946,7 @@ def test_hazard_22_same_reject_signal_seen_twice_is_handled_once() -> None:
     net.check()
 
 
-def test_hazard_37_subnet_that_left_the_registry() -> None:
+def test_hazard_37_subnet_removed_from_the_registry() -> None:
     net = Network({1: 1, 2: 2})
     net.call(1, (2, "echo", 10))
     css = ic.slice_for(net.states[1], 2, frozenset(), net.options)
@@ -960,7 +960,7 @@ def test_hazard_37_subnet_that_left_the_registry() -> None:
     net.check()
 
 
-def test_hazard_38_substreams_advance_apart() -> None:
+def test_hazard_38_substreams_advance_independently() -> None:
     options = ic.Options(substreams="per_destination")
     net = Network({1: 1, 2: 2, 3: 2}, options)
     net.call(1, (2, "echo", 0), (2, "echo", 0), (3, "echo", 0))
@@ -1039,7 +1039,7 @@ def test_hazard_24_round_robin_over_canisters() -> None:
         assert senders == [[1, 2, 3], [2, 3, 1], [3, 1, 2]][by]
 
 
-def test_routing_order_takes_one_queue_position_after_the_other() -> None:
+def test_routing_takes_one_queue_position_after_the_other() -> None:
     options = ic.Options(limits="deployed")
     queues: dict[tuple[int, int], ic.Queue[Any]] = {
         (1, 5): ic.Queue(9, {7: ic.Request(5, 1, 0), 8: ic.Request(5, 1, 1)}),
@@ -1099,7 +1099,7 @@ def test_hazard_31_and_32_batches() -> None:
     assert older[0].states[2].height == 2
 
 
-def test_hazard_33_order_of_the_maps_does_not_matter() -> None:
+def test_hazard_33_map_order_does_not_matter() -> None:
     net = Network({1: 1, 2: 2, 3: 3, 256: 256})
     for canister in (1, 3, 256):
         net.call(canister, (2, "echo", 1), (2, "hold", 1))
@@ -1116,7 +1116,7 @@ def test_hazard_33_order_of_the_maps_does_not_matter() -> None:
 # ---- a subnet that stops
 
 
-def test_a_subnet_that_violates_an_invariant_stops_alone() -> None:
+def test_subnet_that_violates_an_invariant_stops_alone() -> None:
     options = replace(DEPLOYED, index_base=1, validate_signals="off")
     net = Network({1: 1, 2: 2, 3: 3, 4: 1}, options)
     net.call(1, (2, "echo", 5), (3, "echo", 6))
@@ -1146,7 +1146,7 @@ def test_a_subnet_that_violates_an_invariant_stops_alone() -> None:
     net.check()
 
 
-def test_an_index_beyond_the_word_stops_a_subnet() -> None:
+def test_index_overflow_stops_a_subnet() -> None:
     net = Network({1: 1, 2: 2})
     net.round()
     worn = ic.Stream({}, {(): ic.Queue(MAX_NATURAL - 1, {})})
@@ -1157,7 +1157,7 @@ def test_an_index_beyond_the_word_stops_a_subnet() -> None:
     assert net.states[1].stopped == (3, "IndexOverflow")
 
 
-def test_reject_texts_are_cut_on_a_character() -> None:
+def test_reject_texts_are_truncated_at_a_character() -> None:
     text = "x" + "é" * 5_000
 
     def behaviour(canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
@@ -1180,7 +1180,7 @@ def test_reject_texts_are_cut_on_a_character() -> None:
 # ---- the guarantees notice
 
 
-def test_guarantees_notice_what_is_broken() -> None:
+def test_guarantees_detect_violations() -> None:
     net = Network({1: 1, 2: 2})
     net.call(1, (2, "echo", 10), (2, "echo", 10))
     net.rounds(3)
@@ -1280,7 +1280,7 @@ steps = st.lists(
     script=steps,
     moves=st.booleans(),
 )
-def test_random_networks_keep_the_guarantees(
+def test_random_networks_satisfy_the_guarantees(
     options: ic.Options, hosts: dict[int, int], script: list[Any], moves: bool
 ) -> None:
     net = Network(hosts, options, balance=200)

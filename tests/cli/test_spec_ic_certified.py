@@ -48,7 +48,7 @@ MESSAGES: list[ic.Request | ic.Response] = [
 
 
 @pytest.mark.parametrize("version", [19, 22, 23, 25])
-def test_leaves_are_read_as_they_were_written(version: int) -> None:
+def test_leaves_round_trip(version: int) -> None:
     for message in MESSAGES:
         assert encoding.decoded_message(encoding.encoded_message(message, version), version) == message
     for rejects in ((), REJECTS, tuple((i, Reason.QueueFull) for i in (0, 7, 255))):
@@ -56,7 +56,7 @@ def test_leaves_are_read_as_they_were_written(version: int) -> None:
         assert encoding.decoded_header(encoded, version) == encoding.Header(23, 25, 256, rejects)
 
 
-def test_leaves_are_those_of_the_vectors() -> None:
+def test_leaves_match_the_vectors() -> None:
     held = load_vectors("ic_encodings")
     known = {row["name"]: row["cbor"] for row in held["encodings"]}
     for name, version, message in (
@@ -75,7 +75,7 @@ def test_leaves_are_those_of_the_vectors() -> None:
     assert encoding.decoded_message(bytes.fromhex(known["request_v22"]), 22) == replace(MESSAGES[0], deadline=8)
 
 
-def test_hazard_40_leaves_of_another_shape_are_refused_by_name() -> None:
+def test_hazard_40_malformed_leaves_are_refused_by_name() -> None:
     for row in load_vectors("ic_encodings")["malformed"]:
         data, read = bytes.fromhex(row["cbor"]), encoding.decoded_message
         if row["kind"] == "payload":
@@ -96,7 +96,7 @@ def test_hazard_40_leaves_of_another_shape_are_refused_by_name() -> None:
         ({0: 1, 1: 2, 2: 9, 5: {0: 1}}, "list of deltas"),
     ],
 )
-def test_hazard_8_reject_signals_that_are_none(fields: dict[int, Any], text: str) -> None:
+def test_hazard_8_invalid_reject_signals(fields: dict[int, Any], text: str) -> None:
     with pytest.raises(SerializationError, match=text):
         encoding.decoded_header(cbor2.dumps(fields))
 
@@ -109,7 +109,7 @@ def sha(separator: str, *parts: bytes) -> bytes:
     return hashlib.sha256(bytes([len(separator)]) + separator.encode() + b"".join(parts)).digest()
 
 
-def test_hash_trees_are_those_of_the_vectors() -> None:
+def test_hash_trees_match_the_vectors() -> None:
     held = load_vectors("ic_hash_tree")
 
     def of(tree: Any) -> bytes:
@@ -126,7 +126,7 @@ def test_hash_trees_are_those_of_the_vectors() -> None:
     assert hash_tree.empty().hex() == held["empty"]
 
 
-def test_a_fork_has_the_largest_power_of_two_on_its_left() -> None:
+def test_fork_has_the_largest_power_of_two_on_its_left() -> None:
     leaves = [sha("ic-hashtree-labeled", bytes([i]), sha("ic-hashtree-leaf", b"x")) for i in range(6)]
 
     def fork(left: bytes, right: bytes) -> bytes:
@@ -147,7 +147,7 @@ TREE = {b"a": {bytes([i]): bytes([i]) for i in range(7)}, b"b": b"1", b"c": {b"d
 
 
 @pytest.mark.parametrize("part", [{b"b": b"1"}, {b"a": {b"\x03": b"\x03"}, b"c": {b"d": {b"e": b"2"}}}, TREE])
-def test_a_part_has_the_root_of_the_whole_with_its_witness(part: dict[bytes, Any]) -> None:
+def test_part_with_its_witness_has_the_root_of_the_whole(part: dict[bytes, Any]) -> None:
     witness = hash_tree.witness_of(TREE, part)
     assert hash_tree.recomputed(part, witness) == hash_tree.root_of(TREE)
     for wrong in ({**part, b"z": b""}, {**part, b"b": {b"": b""}}, {b"c": {b"d": b"2"}}, {}):
@@ -155,7 +155,7 @@ def test_a_part_has_the_root_of_the_whole_with_its_witness(part: dict[bytes, Any
             hash_tree.recomputed(wrong, witness)
 
 
-def test_what_a_witness_may_not_have() -> None:
+def test_malformed_witnesses_are_refused() -> None:
     gone: hash_tree.Witness = ("pruned", bytes(32))
     with pytest.raises(SerializationError, match="NonMinimalWitness"):
         hash_tree.recomputed({b"a": b""}, ("fork", ("node", b"a", ("known",)), ("fork", gone, gone)))
@@ -193,7 +193,7 @@ def a_state(count: int = 9, first: int = 4, base: int = 1, rejects: tuple[int, .
     )
 
 
-def test_the_state_tree_label_by_label() -> None:
+def test_state_tree_has_the_expected_labels() -> None:
     state = replace(a_state(), certified_data={2: b"digest", 1: b""})
     tree: Any = state_tree(state, b"\x05" * 32, SECTIONS, 1)
     assert list(tree) == sorted(tree) == [b"canister", b"causeway", b"metadata", b"streams", b"time"]
@@ -212,7 +212,7 @@ def test_the_state_tree_label_by_label() -> None:
     assert tree[b"causeway"] == {**{k.encode(): v for k, v in SECTIONS.items()}, b"loopback": hash_tree.root_of(leaves)}
 
 
-def test_what_is_absent_from_the_state_tree() -> None:
+def test_labels_absent_from_the_state_tree() -> None:
     nothing: Any = state_tree(ic.genesis(3, {}, {}), None, {}, 1)
     assert nothing == {b"metadata": {b"height": b"\x00"}, b"time": b"\x00"}
     metadata_only: Any = state_tree(a_state(count=0), b"\x05" * 32, SECTIONS, 1, scope=METADATA)
@@ -241,7 +241,7 @@ def taker(expected: int | None = 6, ours: int = 30) -> tuple[ic.CanonicalState, 
 
 
 @pytest.mark.parametrize("version", [19, 20, 22, 23, 24, 25])
-def test_a_slice_says_what_the_stream_holds(version: int) -> None:
+def test_slice_reflects_its_stream(version: int) -> None:
     options = ic.Options(certification_version=f"V{version}", vsr="deployed")
     source, state = a_source(version, rejects=(11, 15)), a_state(rejects=(11, 15))
     for begin in (4, 6, 12, 13):
@@ -287,7 +287,7 @@ CAUSES = {
 
 @pytest.mark.parametrize("begin", [6, 13])
 @pytest.mark.parametrize("kind", CAUSES)
-def test_hazard_5_whatever_a_carrier_alters_is_an_invalid_stream(kind: str, begin: int) -> None:
+def test_hazard_5_any_altered_byte_makes_the_stream_invalid(kind: str, begin: int) -> None:
     css = encode_certified_stream_slice(a_source(), OWN, msg_begin=begin)
     wrong = altered(css, kind, OTHER)
     assert (wrong != css) or (kind, begin) == ("payload", 13), "there is no message to alter"
@@ -302,7 +302,7 @@ def test_hazard_5_whatever_a_carrier_alters_is_an_invalid_stream(kind: str, begi
     assert not ic.validate_xnet_payload(registry, state, [], {REMOTE: wrong}, 10**6, ic.Options())
 
 
-def test_hazard_5_of_another_subnet() -> None:
+def test_hazard_5_slice_of_another_subnet() -> None:
     css = encode_certified_stream_slice(a_source(), OWN, msg_begin=6)
     state, registry = taker()
     with pytest.raises(ic.InvalidStream, match="InvalidSignature"):
@@ -311,7 +311,7 @@ def test_hazard_5_of_another_subnet() -> None:
         ic.check_slice(replace(state, own=OTHER), registry, REMOTE, css, ic.Options())
 
 
-def test_a_height_is_believed_with_its_witness_only() -> None:
+def test_height_is_trusted_only_with_its_witness() -> None:
     css = encode_certified_stream_slice(a_source(), OWN)
     for witness in (None, hash_tree.witness_of({b"metadata": {b"height": b"\x04"}}, certified.height_part(4))):
         unproven = replace(css.certification, height_witness=witness)
@@ -321,7 +321,7 @@ def test_a_height_is_believed_with_its_witness_only() -> None:
     certified.verify_root(altered(old, "height", OTHER), 23)
 
 
-def test_an_old_slice_is_judged_by_what_is_in_it() -> None:
+def test_old_slice_is_judged_by_its_content() -> None:
     """What was certified before is still certified: 3.9 says by its indices whether it still serves."""
     old, options = encode_certified_stream_slice(a_source(), OWN, msg_begin=6), ic.Options()
     state, registry = taker(6)
@@ -365,7 +365,7 @@ def test_hazard_10_and_3_on_trees() -> None:
 # ---- the slice pool
 
 
-def test_a_pooled_slice_is_taken_in_pieces() -> None:
+def test_pooled_slice_is_taken_in_parts() -> None:
     source, pooled = a_source(), dict[int, CertifiedStreamSlice]()
     pool.put(pooled, OWN, REMOTE, encode_certified_stream_slice(source, OWN), begin=6)
     for begin, msg_limit, indices in ((6, 2, [6, 7]), (8, 0, []), (9, None, [9, 10, 11, 12])):
@@ -376,7 +376,7 @@ def test_a_pooled_slice_is_taken_in_pieces() -> None:
     assert pool.take(pooled, REMOTE) is None and pooled == {}
 
 
-def test_what_is_taken_fits_to_the_byte() -> None:
+def test_taken_part_fits_the_byte_limit() -> None:
     source = a_source()
     for count in range(10):
         wanted = encode_certified_stream_slice(source, OWN, msg_limit=count)
@@ -389,7 +389,7 @@ def test_what_is_taken_fits_to_the_byte() -> None:
         assert (less is None) == (count == 0) and len(fewer) == max(0, count - 1)
 
 
-def test_a_pooled_slice_goes_on() -> None:
+def test_pooled_slice_is_extended() -> None:
     older, newer = a_source(count=5), a_source(count=9)
     pooled = {REMOTE: encode_certified_stream_slice(older, OWN, msg_begin=6)}
     pool.append(pooled, OWN, REMOTE, encode_certified_stream_slice(newer, OWN, witness_begin=6, msg_begin=9))
@@ -408,7 +408,7 @@ def test_a_pooled_slice_goes_on() -> None:
     assert pooled == before, "it is verified before it is pooled"
 
 
-def test_a_slice_replaces_and_is_collected() -> None:
+def test_slice_is_replaced_and_garbage_collected() -> None:
     source, pooled = a_source(), dict[int, CertifiedStreamSlice]()
     pool.put(pooled, OWN, REMOTE, encode_certified_stream_slice(source, OWN, msg_begin=8))
     with pytest.raises(TakeBeforeSliceBegin):

@@ -44,7 +44,7 @@ def done(before: ic.StateManager, b: ic.Batch) -> ic.StateManager:
     return result[0]
 
 
-def test_states_are_there_from_their_commit_until_they_are_removed() -> None:
+def test_states_exist_from_commit_until_removal() -> None:
     now = done(done(manager(), batch(1)), batch(2))
     assert now.take_tip_at(2) is now.get_state_at(2)
     assert now.get_state_at(1).number == 1
@@ -59,7 +59,7 @@ def test_states_are_there_from_their_commit_until_they_are_removed() -> None:
     assert now.trees[1].root == done(manager(), batch(1)).trees[1].root, "what was signed stays signed"
 
 
-def test_every_height_commits_to_the_one_before() -> None:
+def test_every_height_commits_to_its_predecessor() -> None:
     now = done(done(done(manager(), batch(1)), batch(2)), batch(3))
     for height in (1, 2, 3):
         tree = now.trees[height].tree
@@ -71,7 +71,7 @@ def test_every_height_commits_to_the_one_before() -> None:
     assert manager().certified() is None
 
 
-def test_hazard_31_a_batch_whose_state_exists_is_ignored() -> None:
+def test_hazard_31_batch_of_an_existing_state_is_ignored() -> None:
     now = done(manager(), batch(1))
     for number in (0, 1):
         found = ic.process_batch(now, batch(number), {1: REGISTRY}, certifies, OPTIONS)
@@ -80,7 +80,7 @@ def test_hazard_31_a_batch_whose_state_exists_is_ignored() -> None:
         ic.process_batch(now, batch(3), {1: REGISTRY}, certifies, OPTIONS)
 
 
-def test_hazard_32_the_same_batch_gives_the_same_root() -> None:
+def test_hazard_32_equal_batches_have_equal_roots() -> None:
     set_it = ic.Ingress("u", 1, "set", b"digest")
     roots = [done(manager(), batch(1, set_it)).trees[1].root for _ in range(2)]
     others = [
@@ -92,7 +92,7 @@ def test_hazard_32_the_same_batch_gives_the_same_root() -> None:
         assert len(guarantees.g12_agreement([(1, 1, roots[0]), (1, 1, other)])) == 1
 
 
-def test_certified_data_is_what_was_set_last_and_moves_along() -> None:
+def test_certified_data_is_the_last_value_and_migrates() -> None:
     set_it, too_long, fails = (
         ic.Ingress("u", 1, "set", b"digest"),
         ic.Ingress("u", 1, "set", bytes(33)),
@@ -104,7 +104,7 @@ def test_certified_data_is_what_was_set_last_and_moves_along() -> None:
     assert [moved[subnet].certified_data for subnet in (1, 2)] == [{}, {1: b"digest"}]
 
 
-def test_scopes_differ_by_our_own_sections_alone() -> None:
+def test_scopes_differ_by_custom_sections_alone() -> None:
     state = ic.genesis(1, {}, {})
     full, metadata = (dict(state_tree(state, b"p" * 32, SECTIONS, 1, scope=scope)) for scope in (FULL, METADATA))
     assert full.pop(b"causeway") == {b"queues": b"q" * 32}
@@ -120,7 +120,7 @@ def stream_to(destination: int, first: int, last: int) -> ic.Stream:
 
 
 @pytest.mark.parametrize("base", [0, 1])
-def test_hazard_36_a_new_subnet_is_expected_from_the_base_on(base: int) -> None:
+def test_hazard_36_new_subnet_is_expected_from_the_base_on(base: int) -> None:
     options = ic.Options(index_base=base)
     state = ic.genesis(2, {}, {})
     before, after = ic.Registry(frozenset({2}), {}), ic.Registry(frozenset({1, 2}), {}, version=2)
@@ -137,7 +137,7 @@ def test_hazard_36_a_new_subnet_is_expected_from_the_base_on(base: int) -> None:
             ic.check_slice(state, after, 1, css, options)
 
 
-def test_hazard_37_what_a_removed_subnet_has_sent_stays_and_goes_on_when_it_is_back() -> None:
+def test_hazard_37_messages_of_a_removed_subnet_stay_until_its_return() -> None:
     options = ic.Options()
     there, gone = ic.Registry(frozenset({1, 2}), {}), ic.Registry(frozenset({2}), {}, version=2)
     source = replace(ic.genesis(1, {}, {}), streams={2: stream_to(2, 1, 4)}, number=1)
@@ -162,7 +162,7 @@ def judged(height: int, index: int) -> ic.Event:
     return ic.Event("received", 2, height, "request", ("q", 1, index), 1, 2, 0, 1, (), index, index, "xnet")
 
 
-def test_g13_finds_slices_that_do_not_go_on() -> None:
+def test_g13_detects_discontinuous_slices() -> None:
     honest = [included(1, 1, 3), judged(1, 1), judged(1, 2), included(2, None, None), included(3, 3, 4), judged(3, 3)]
     assert guarantees.g13_alignment(honest, OPTIONS) == []
     for wrong in (
@@ -176,7 +176,7 @@ def test_g13_finds_slices_that_do_not_go_on() -> None:
         assert guarantees.g13_alignment(wrong, OPTIONS)
 
 
-def test_g12_finds_payloads_that_are_none() -> None:
+def test_g12_detects_invalid_payloads() -> None:
     slices = {1: (((), 1, 9, 1, 1, 3),)}
     agreed = Proposal(2, 1, 0, 0, True, 500, 500, slices)
     refused = replace(agreed, honest=False, slices={}, error="UnexpectedMessages")

@@ -49,12 +49,12 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
-def test_what_is_no_parquet_file_is_named(content: bytes) -> None:
+def test_non_parquet_file_is_named(content: bytes) -> None:
     with pytest.raises(FileDamaged, match=r"^log/events.parquet has another content than it can have: "):
         opened(content)
 
 
-def test_what_would_fill_the_memory_is_not_read() -> None:
+def test_memory_exhausting_file_is_not_read() -> None:
     many = pa.table({name: pa.repeat(pa.scalar(7, pa.uint64()), 1_000_000) for name in "abcd"})
     long = pa.table({"body": [bytes(40 << 20)]})
     lists = pa.table({"list": pa.array([[None] * 1_000_000])})
@@ -64,28 +64,28 @@ def test_what_would_fill_the_memory_is_not_read() -> None:
             opened(content)
 
 
-def test_what_was_written_is_read() -> None:
+def test_written_tables_round_trip() -> None:
     for file in (opened(written(ROWS)), opened(written(ROWS.slice(0, 0)))):
         assert file.read().num_rows == file.metadata.num_rows
         assert file.read_row_groups([0], ["height"]).column_names == ["height"]
         assert sum(batch.num_rows for batch in file.iter_batches(2, columns=["body"])) == file.metadata.num_rows
 
 
-def test_a_missing_column_is_named() -> None:
+def test_missing_column_is_named() -> None:
     file = opened(written(ROWS))
     for read in (lambda: file.read(["kind"]), lambda: [*file.iter_batches(9, columns=["kind"])]):
         with pytest.raises(FileDamaged, match=r"^log/events.parquet has no column kind$"):
             read()
 
 
-def test_pages_that_are_none_are_named() -> None:
+def test_invalid_pages_are_named() -> None:
     content = bytearray(written(ROWS, compression="none", use_dictionary=False))
     content[4:40] = 36 * b"\xff"
     with pytest.raises(FileDamaged, match=r"^log/events.parquet has another content than it can have: "):
         opened(bytes(content)).read()
 
 
-def test_check_names_a_state_that_is_not_of_its_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_a_state_of_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = Path(lake_of(tmp_path, SCENARIO))
     path = max(str(each.relative_to(lake)) for each in lake.glob("heights/*/accounts-*.parquet"))
     rows = pq.read_table(lake / path)
@@ -101,9 +101,7 @@ def test_check_names_a_state_that_is_not_of_its_schema(tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize("table", ["events", "accounts"])
-def test_check_and_state_name_what_they_cannot_read(
-    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_and_state_name_unreadable_files(table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = Path(lake_of(tmp_path, SCENARIO))
     path = max(str(each.relative_to(lake)) for each in lake.glob(f"heights/*/{table}-*.parquet"))
     sound, rows = (lake / path).read_bytes(), pq.read_table(lake / path)
@@ -127,7 +125,7 @@ def test_check_and_state_name_what_they_cannot_read(
 
 
 @pytest.mark.parametrize("content", [500 * b"x", written(ROWS.drop_columns("height"))], ids=["no Parquet", "no height"])
-def test_a_command_names_the_file(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_names_the_file(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = lake_of(tmp_path, SCENARIO)
     (path,) = (each for each in Lake.at(str(lake)).log_files("events", range(1, 2)))
     replace(Path(lake), {path: content})

@@ -37,13 +37,13 @@ def made(protocol: cw.ProtocolName, seconds_per_tick: float = 1.0) -> cw.Network
     ("length", "seconds", "ticks"),
     [(1.0, 60, 60), (6.0, 60, 10), (6.0, 61, 11), (0.1, 1.1, 11), (0.1, 0.3, 3), (2, 0, 0)],
 )
-def test_seconds_pass_in_whole_ticks_and_no_fewer_than_asked_for(length: float, seconds: float, ticks: int) -> None:
+def test_seconds_round_up_to_whole_ticks(length: float, seconds: float, ticks: int) -> None:
     net = made("ibc", length)
     assert net.advance(seconds) == ticks == net.now
     assert net.seconds == pytest.approx(ticks * length) and net.seconds >= seconds - 1e-9
 
 
-def test_a_call_expires_when_the_seconds_of_its_time_out_have_passed() -> None:
+def test_call_expires_after_the_seconds_of_its_timeout() -> None:
     options = {"timeouts": "on", "timeout_seconds": 60}
     net = cw.Network(
         ["left", "right"], [cw.Deploy(Mute, chain="right")], options=options, protocol="ibc", seconds_per_tick=6
@@ -59,7 +59,7 @@ def test_a_call_expires_when_the_seconds_of_its_time_out_have_passed() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, "1", True, None, float("nan"), float("inf"), 1e300])
-def test_seconds_that_cannot_pass_are_refused(seconds: Any) -> None:
+def test_invalid_seconds_are_refused(seconds: Any) -> None:
     net = made("ic")
     with pytest.raises(cw.InvalidInput, match=r"^advance: "):
         net.advance(seconds)
@@ -82,9 +82,7 @@ def waits_until(net: cw.Network) -> None:
 
 @pytest.mark.parametrize("name", protocol_names())
 @pytest.mark.parametrize("wait", [waits, waits_for_all, waits_until])
-def test_what_does_not_come_is_told_with_its_timeline(
-    name: cw.ProtocolName, wait: Callable[[cw.Network], None]
-) -> None:
+def test_missing_event_is_reported_with_its_timeline(name: cw.ProtocolName, wait: Callable[[cw.Network], None]) -> None:
     with pytest.raises(cw.NoAnswer) as caught:
         wait(made(name))
     error = caught.value
@@ -96,7 +94,7 @@ def test_what_does_not_come_is_told_with_its_timeline(
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_a_table_of_some_messages_has_those_of_the_table_of_all(name: cw.ProtocolName) -> None:
+def test_filtered_table_equals_the_rows_of_the_full_table(name: cw.ProtocolName) -> None:
     net = made(name)
     for method, sender in itertools.product(("say", "fail", "keep"), ("caller/left", "caller/right")):
         net.call("mute", method, sender=sender)
@@ -120,7 +118,7 @@ def test_a_table_of_some_messages_has_those_of_the_table_of_all(name: cw.Protoco
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_a_row_says_why_its_message_failed_or_was_rejected(name: cw.ProtocolName) -> None:
+def test_row_has_the_cause_of_a_failed_or_rejected_message(name: cw.ProtocolName) -> None:
     net = made(name)
     call = net.call("mute", "fail", sender="caller/left")
     call.wait()
@@ -129,7 +127,7 @@ def test_a_row_says_why_its_message_failed_or_was_rejected(name: cw.ProtocolName
     assert net.messages().arrow().column("reason").to_pylist()[-1] == answer.reason
 
 
-def test_a_row_says_why_its_message_was_lost_or_came_into_no_queue() -> None:
+def test_row_has_the_cause_of_a_lost_or_unqueued_message() -> None:
     net = made("ic")
     net.call("mute", "say", sender="caller/left")
     net.tick()
@@ -143,7 +141,7 @@ def test_a_row_says_why_its_message_was_lost_or_came_into_no_queue() -> None:
 
 @pytest.mark.parametrize("name", protocol_names())
 @pytest.mark.parametrize("ticks", [0, 2])
-def test_what_is_changed_before_anything_is_sent_is_so_in_the_file_too(
+def test_change_before_the_first_message_is_written_to_the_file(
     name: cw.ProtocolName, ticks: int, tmp_path: Path
 ) -> None:
     programs = [cw.Deploy("echo", chain="left")]
@@ -164,7 +162,7 @@ def test_what_is_changed_before_anything_is_sent_is_so_in_the_file_too(
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_a_lake_in_which_a_program_got_another_class_at_tick_0_is_whole(name: cw.ProtocolName, tmp_path: Path) -> None:
+def test_program_upgrade_at_tick_0_keeps_the_lake_verified(name: cw.ProtocolName, tmp_path: Path) -> None:
     net = cw.Network(["left", "right"], [cw.Deploy("scalar_echo", name="echo", chain="left")], protocol=name)
     net.upgrade("echo", "faulty")
     net.call("echo", "say", "hi", sender="caller/right")

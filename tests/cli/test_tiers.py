@@ -19,7 +19,7 @@ def test_generated_lakes_by_tier(tier: str, lakes: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("tier", "size"), [("quick", 2), ("test", 2), ("ci", 2), ("soak", 8)])
-def test_all_of_a_repetition_is_for_the_soak(tier: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_values_of_a_repetition_run_in_the_soak(tier: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tiers.VARIABLE, tier)
     assert tiers.sized(2, 8) == size
 
@@ -57,7 +57,7 @@ def test_quick_has_a_test_of_every_package(package: str) -> None:
     assert any(used.search((ROOT / file).read_text(encoding="utf-8")) for file in files)
 
 
-def test_the_page_states_the_generated_lakes_of_every_tier() -> None:
+def test_page_lists_the_generated_lakes_of_every_tier() -> None:
     page = (ROOT / "docs" / "reference" / "verification.md").read_text(encoding="utf-8")
     stated = re.findall(r"^\| `(?:make |\.)(\w+)(?:/run)?` \| .* \| ([\d,]+) \| [^|]+ \|$", page, re.MULTILINE)
     assert {tier: int(lakes.replace(",", "")) for tier, lakes in stated} == tiers.LAKES

@@ -82,7 +82,7 @@ def four(tmp_path_factory):
     return compared(written(folder), folder, protocol_names()), folder
 
 
-def test_all_protocols_take_in_the_same_and_hold(four):
+def test_all_protocols_ingest_the_same_traffic_and_pass(four):
     comparison, _ = four
     found = comparison.as_json()
     assert comparison.holds
@@ -95,7 +95,7 @@ def test_all_protocols_take_in_the_same_and_hold(four):
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_figures_are_those_of_the_lakes(four, name):
+def test_figures_match_the_lakes(four, name):
     comparison, folder = four
     found = next(one.content for one in comparison.columns if one.protocol == name)
     files = {
@@ -125,7 +125,7 @@ def test_figures_are_those_of_the_lakes(four, name):
 
 
 @pytest.mark.slow
-def test_bytes_of_proofs_are_those_that_lie_in_the_lakes(tmp_path):
+def test_proof_bytes_match_the_lakes(tmp_path):
     comparison = compared(written(tmp_path), tmp_path, ["xdm", "icmp"], **{"network.commit_every": "1"})
     counted = {one.protocol: one.content["proof_bytes"] for one in comparison.columns}
     sql = duckdb.connect()
@@ -174,7 +174,7 @@ def test_fees_are_exact(four):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["in_process", "spark"])
-def test_the_same_comparison_however_it_was_run(four, tmp_path, executor, request):
+def test_comparison_is_independent_of_the_execution(four, tmp_path, executor, request):
     chosen = protocol_names()
     overrides = {"network.partitions": "2", "network.commit_every": "3", "network.executor": f'"{executor}"'}
     if executor == "spark":
@@ -197,7 +197,7 @@ class Deaf(IcKernel):
         return super().round(state, chains, plan, replace(inputs, ingress=inputs.ingress.slice(1)), tick)
 
 
-def test_a_protocol_that_does_not_take_in_everything_is_found(tmp_path):
+def test_protocol_that_ingests_less_traffic_is_detected(tmp_path):
     info = replace(find_protocol("ic"), name="deaf", kernel=f"{__name__}:Deaf")
     with register_protocol(info):
         [one] = plan_runs(written(tmp_path), ["deaf"], {})
@@ -207,7 +207,7 @@ def test_a_protocol_that_does_not_take_in_everything_is_found(tmp_path):
             column_of(one, tmp_path / "deaf")
 
 
-def test_a_column_with_other_traffic_has_failed_with_the_first_message(tmp_path):
+def test_column_with_other_traffic_fails_at_the_first_message(tmp_path):
     taken = []
     for place, text in enumerate(("left", "right")):
         send = f'[{{tick = 0, to = "alice", method = "a"}}, {{tick = 2, to = "alice", method = "b", text = "{text}"}}]'
@@ -257,7 +257,7 @@ from = 2
 """
 
 
-def test_messages_of_users_to_a_halted_chain_are_counted(tmp_path):
+def test_user_messages_to_a_halted_chain_are_counted(tmp_path):
     """Under every protocol they are refused: no block will take them."""
     path = written(tmp_path, SCENARIO + HALTED)
     found = compared(path, tmp_path, protocol_names(), **{"network.ticks": "30"}).as_json()
@@ -271,7 +271,7 @@ def test_messages_of_users_to_a_halted_chain_are_counted(tmp_path):
     assert rows.get("waiting at ingress", dict.fromkeys(protocol_names(), 0)) == dict.fromkeys(protocol_names(), 0)
 
 
-def test_an_internal_error_of_one_column_hides_no_other(tmp_path, capsys, monkeypatch):
+def test_internal_error_of_one_column_hides_no_other(tmp_path, capsys, monkeypatch):
     path = written(tmp_path)
     for one in plan_runs(path, ["ibc", "icmp"], {}):
         outcome, _ = execute_run(
@@ -296,7 +296,7 @@ def test_an_internal_error_of_one_column_hides_no_other(tmp_path, capsys, monkey
     assert lines[-2:] == ["Failed: ibc.", "icmp: PASSED"]
 
 
-def test_options_are_of_a_protocol(tmp_path):
+def test_each_protocol_has_its_own_options(tmp_path):
     text = SCENARIO.replace("[[chains]]", "[options]\nmax_signals = 5\n[[chains]]", 1)
     path = written(tmp_path, SCENARIO.replace("[[chains]]", '[options]\nprofile = "deployed"\n[[chains]]', 1))
     planned = {one.protocol: one for one in plan_runs(path, protocol_names(), {})}
@@ -318,12 +318,12 @@ def test_options_are_of_a_protocol(tmp_path):
         ("faults", "3", r"faults: 3: must be a list"),
     ],
 )
-def test_a_wrong_option_is_refused_before_anything_runs(tmp_path, key, value, line):
+def test_wrong_option_is_refused_before_any_run(tmp_path, key, value, line):
     with pytest.raises(InvalidInput, match=line):
         plan_runs(written(tmp_path), ["ic", "xdm"], {key: value})
 
 
-def test_a_lake_is_no_folder_for_lakes(four, capsys):
+def test_lake_is_refused_as_the_folder_of_lakes(four, capsys):
     comparison, folder = four
     scenario, lake = str(folder / "scenario.toml"), folder / comparison.columns[0].protocol
     before = sorted(lake.iterdir())
@@ -342,21 +342,21 @@ def test_a_lake_is_no_folder_for_lakes(four, capsys):
         (("--set", "network.lake=x"), "--set network.lake: of each column; use --lake"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(tmp_path, capsys, options, line):
+def test_meaningless_options_are_refused(tmp_path, capsys, options, line):
     file = written(tmp_path)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", file, "--protocols", "ibc", *(each.format(file=file) for each in options)])
     assert capsys.readouterr().err == f"causeway: {line.format(file=file)}\n"
 
 
-def test_lakes_of_another_scenario_are_refused_before_anything_runs(four, tmp_path, capsys):
+def test_lakes_of_another_scenario_are_refused_before_any_run(four, tmp_path, capsys):
     other = written(tmp_path, SCENARIO.replace("seed = 3", "seed = 4"))
     with pytest.raises(SystemExit, match="2"):
         main(["compare", other, "--lake", str(four[1]), "--resume", "--protocols", "icmp,ic"])
     assert f"--lake: {four[1] / 'icmp'} is of another scenario: network.seed differs" in capsys.readouterr().err
 
 
-def test_an_outcome_is_of_as_many_ticks_as_were_asked_for(tmp_path):
+def test_outcome_covers_the_requested_number_of_ticks(tmp_path):
     path = written(tmp_path)
     [few], [more] = (plan_runs(path, ["ic"], {"network.ticks": ticks}) for ticks in ("3", "8"))
     assert read_outcome(str(tmp_path), few) is None
@@ -365,7 +365,7 @@ def test_an_outcome_is_of_as_many_ticks_as_were_asked_for(tmp_path):
     assert read_outcome(str(tmp_path), more) is None
 
 
-def test_a_run_that_failed_is_not_said_to_violate_anything(four):
+def test_failed_run_is_reported_without_violations(four):
     found = four[0].as_json()
     found["columns"]["ic"] = {"failed": "its disk is full"}
 
@@ -377,20 +377,20 @@ def test_a_run_that_failed_is_not_said_to_violate_anything(four):
     assert last_lines() == ["Failed: ic.", "ibc: PASSED", "icmp: PASSED", "xdm: PASSED"]
 
 
-def test_a_fault_of_one_protocol_is_refused_in_one_line(tmp_path):
+def test_fault_of_another_protocol_is_refused_in_one_line(tmp_path):
     text = SCENARIO + '[[faults]]\nkind = "fork"\nchain = "chain-0"\ntick = 3\n'
     with pytest.raises(InvalidInput, match=r"faults\[0\]\.kind: 'fork': not all of .*: drop, halt") as refused:
         plan_runs(written(tmp_path, text), protocol_names(), {})
     assert "\n" not in str(refused.value)
 
 
-def test_a_role_of_one_protocol_is_refused_under_another(tmp_path):
+def test_role_of_another_protocol_is_refused(tmp_path):
     text = SCENARIO.replace("[[chains]]\ncount", '[[chains]]\nname = "main"\nrole = "consensus"\n[[chains]]\ncount', 1)
     with pytest.raises(InvalidInput, match=r"chains\[0\]\.role: 'consensus'; allowed: .*\(under ic; compare"):
         plan_runs(written(tmp_path, text), ["xdm", "ic"], {})
 
 
-def test_an_altered_proof_is_refused_and_harms_nothing(tmp_path):
+def test_altered_proof_is_refused_without_effect(tmp_path):
     path = written(tmp_path)
     effect = try_faults(plan_runs(path, ["ic"], {}), path, ["altered"])["found"]["ic"]["altered"]
     assert any("RootHashMismatch" in why for why in effect["refused"]), effect
@@ -398,7 +398,7 @@ def test_an_altered_proof_is_refused_and_harms_nothing(tmp_path):
     assert effect["late"] > 0
 
 
-def test_a_trial_leaves_out_the_faults_that_changes_inject_and_heal(tmp_path):
+def test_trial_omits_faults_that_changes_inject_and_heal(tmp_path):
     changes = """
 [[changes]]
 tick = 2
@@ -416,7 +416,7 @@ upgrade = [{ program = "idle", to = "echo" }]
 
 
 @pytest.mark.slow
-def test_no_fault_violates_anything_and_each_is_refused_by_its_rule(tmp_path):
+def test_each_fault_is_refused_by_its_rule_without_violation(tmp_path):
     path = written(tmp_path)
     found = try_faults(plan_runs(path, protocol_names(), {}), path)["found"]
     effects = [(name, what, effect) for name, of_one in found.items() for what, effect in of_one.items()]
@@ -432,7 +432,7 @@ def test_no_fault_violates_anything_and_each_is_refused_by_its_rule(tmp_path):
             assert effect["calls"]["pending"] > 0, (name, what, effect)
 
 
-def test_the_page_has_every_row(four):
+def test_page_has_every_row(four):
     found = four[0].as_json()
     data = section_data(found)
     assert [len(row["values"]) for row in data["rows"]] == [4] * len(data["rows"])
@@ -449,7 +449,7 @@ def test_the_page_has_every_row(four):
     assert all(values[-1] == 100 for values in through.values())
 
 
-def test_the_terminal_shows_a_table_of_guarantees_for_each_protocol(four):
+def test_terminal_shows_a_table_of_guarantees_per_protocol(four):
     found = four[0].as_json()
     found["columns"]["ic"]["audit"]["checks"]["gaps"]["verdict"] = "FAILED"
     for width in (80, 200):
@@ -464,7 +464,7 @@ def test_the_terminal_shows_a_table_of_guarantees_for_each_protocol(four):
         assert re.split(r"  +", gaps.strip())[1:] == ["yes", *how, row["reference"], "gaps", "FAILED"]
 
 
-def test_the_page_shows_guarantees_as_the_terminal_does(four):
+def test_page_and_terminal_show_equal_guarantees(four):
     text = (EXAMPLES.parent / "docs" / "how-to" / "compare.md").read_text()
     block = text.split("## What is guaranteed", 1)[1].split("```\n")[1]
     lines = block.split("...\n")[1].splitlines()
@@ -477,14 +477,14 @@ def test_the_page_shows_guarantees_as_the_terminal_does(four):
 
 @pytest.mark.parametrize("number", ["1e400", "-5", "NaN", "9" * 400])
 @pytest.mark.parametrize("key", ["sent", "seconds_per_tick", "p50", "peak_memory_bytes", "messages"])
-def test_a_file_with_numbers_that_are_none_is_no_comparison(four, tmp_path, key, number):
+def test_file_with_invalid_numbers_is_no_comparison(four, tmp_path, key, number):
     text = re.sub(rf'"{key}": [0-9.]+', f'"{key}": {number}', json.dumps(four[0].as_json()))
     (tmp_path / "compare.json").write_text(text)
     with pytest.raises(InvalidInput, match="is not what causeway compare --json prints"):
         read_comparison(tmp_path / "compare.json")
 
 
-def test_of_an_interval_a_line_says_what_is_through_at_its_end(four):
+def test_interval_line_reports_the_state_at_its_end(four):
     found = four[0].as_json()
     steps = {"ibc": [[2, 30], [4, 10]], "xdm": [[30, 10], [2_000, 30]]}
     for name, of_one in found["columns"].items():
@@ -511,7 +511,7 @@ program = "certified_map"
 
 
 @pytest.mark.slow
-def test_one_that_fails_hides_no_other_and_what_ran_is_not_run_again(tmp_path):
+def test_failed_protocol_hides_no_other_and_finished_runs_are_not_repeated(tmp_path):
     path, page = written(tmp_path, SCENARIO + CERTIFYING), tmp_path / "page.html"
     command = [sys.executable, "-m", "causeway", "compare", path, "--protocols", "ibc,ic", "--faults", "none", "--json"]
     command += ["--lake", str(tmp_path / "lakes"), "--report", str(page)]
@@ -534,7 +534,7 @@ def test_one_that_fails_hides_no_other_and_what_ran_is_not_run_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_is_of_all_its_ticks_and_says_nothing_of_time(tmp_path):
+def test_resumed_run_covers_all_its_ticks_and_reports_no_duration(tmp_path):
     command = [sys.executable, "-m", "causeway", "compare", written(tmp_path), "--protocols", "ic,ibc", "--json"]
     command += ["--faults", "none", "--lake", str(tmp_path / "lakes"), "--report", str(tmp_path / "page.html")]
 
@@ -554,7 +554,7 @@ def test_a_run_that_goes_on_is_of_all_its_ticks_and_says_nothing_of_time(tmp_pat
         assert measured["hashes"]
 
 
-def test_an_empty_list_of_protocols_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_list_of_protocols_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "nowhere.toml", "--protocols", ""])
     assert capsys.readouterr().err.startswith("causeway: --protocols: names none; allowed: ")

@@ -16,14 +16,14 @@ names = st.text(max_size=40).filter(lambda name: len(name.encode()) <= 255)
 calls = st.lists(st.tuples(u64, u64, u64, names, st.binary(max_size=80)), max_size=30)
 
 
-def test_layout_is_the_documented_one() -> None:
+def test_layout_matches_the_documentation() -> None:
     payload = encode_calls(np.array([258], np.uint64), 1, 2, "echo", pa.array([b"hi"], pa.binary()))
     expected = bytes.fromhex("00000000000001020000000000000001000000000000000204") + b"echohi"
     assert payload.to_pylist() == [expected]
 
 
 @given(calls)
-def test_what_is_encoded_is_decoded(rows: list[tuple[int, int, int, str, bytes]]) -> None:
+def test_encoded_calls_round_trip(rows: list[tuple[int, int, int, str, bytes]]) -> None:
     receivers, high, low = (np.array([row[i] for row in rows], np.uint64) for i in range(3))
     methods = pa.array([row[3] for row in rows], pa.string())
     bodies = pa.array([row[4] for row in rows], pa.binary())
@@ -38,7 +38,7 @@ def test_what_is_encoded_is_decoded(rows: list[tuple[int, int, int, str, bytes]]
 
 
 @given(calls, st.integers(0, 5), st.integers(0, 30))
-def test_a_slice_of_an_array_decodes_like_the_array(
+def test_array_slice_decodes_like_the_array(
     rows: list[tuple[int, int, int, str, bytes]], start: int, size: int
 ) -> None:
     payloads = pa.array([_plain(row) for row in rows], pa.binary())
@@ -52,7 +52,7 @@ well_formed = st.tuples(u64, u64, u64, names, st.binary(max_size=80)).map(lambda
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=40), well_formed), max_size=20))
-def test_any_bytes_decode_as_the_plain_reader_says(payloads: list[bytes | None]) -> None:
+def test_any_bytes_decode_like_the_plain_reader(payloads: list[bytes | None]) -> None:
     found = decode_calls(pa.array(payloads, pa.binary()))
     rows = zip(
         found.receivers.tolist(),
@@ -85,7 +85,7 @@ def test_malformed_payloads_are_marked(why: str, payload: bytes | None) -> None:
     assert found.bodies.to_pylist() == [b"x", b"", b"x"]
 
 
-def test_a_long_method_is_refused() -> None:
+def test_long_method_is_refused() -> None:
     with pytest.raises(InvalidInput, match="256 bytes is too long"):
         encode_calls(np.array([1], np.uint64), 0, 0, "m" * 256, pa.array([b""], pa.binary()))
 

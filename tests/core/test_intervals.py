@@ -12,7 +12,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 6)), max_size=12)
 
 
 @given(st.sets(st.integers(0, 40)), RANGES, st.tuples(st.integers(0, 45), st.integers(0, 45)))
-def test_intervals_are_sets(start, ranges, asked):
+def test_intervals_behave_like_sets(start, ranges, asked):
     intervals = Intervals.of(np.array(sorted(start), dtype=np.uint64))
     plain = set(start)
     for begin, length in ranges:

@@ -35,14 +35,14 @@ def test_codes_order_and_compare_like_keys(first: list[Row], second: list[Row]) 
 
 @QUICK
 @given(ROWS, ROWS, st.booleans())
-def test_lookup_finds_the_row_with_the_same_keys(table: list[Row], asked: list[Row], ordered: bool) -> None:
+def test_lookup_finds_the_row_with_equal_keys(table: list[Row], asked: list[Row], ordered: bool) -> None:
     table = sorted(set(table)) if ordered else list(dict.fromkeys(table))
     where = {row: position for position, row in enumerate(table)}
     found = lookup_rows(frame(table), frame(asked), KEYS, ordered=ordered)
     assert found.tolist() == [where.get(row, -1) for row in asked]
 
 
-def test_codes_leave_their_keys_alone() -> None:
+def test_codes_do_not_modify_their_keys() -> None:
     rows = frame([(3, 1, 2), (1, 1, 1)])
     encode_keys(KEYS, rows, rows)
     encode_keys(KEYS[:1], rows)[0][:] = 9
@@ -51,7 +51,7 @@ def test_codes_leave_their_keys_alone() -> None:
 
 @QUICK
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 5, 2**64 - 20]), st.integers(-3, 6)), max_size=8))
-def test_over_spreads_ranges_out(ranges: list[tuple[int, int]]) -> None:
+def test_over_expands_ranges(ranges: list[tuple[int, int]]) -> None:
     begin = np.array([begin for begin, _ in ranges], dtype=np.uint64)
     end = np.array([max(begin + count, 0) for begin, count in ranges], dtype=np.uint64)
     rows, numbers = expand_ranges(begin, end)
@@ -61,7 +61,7 @@ def test_over_spreads_ranges_out(ranges: list[tuple[int, int]]) -> None:
     assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
 
 
-def test_a_range_that_ends_before_it_begins_is_empty_wherever_it_lies() -> None:
+def test_range_that_ends_before_it_begins_is_empty() -> None:
     begin = np.array([2**64 - 1, 2**63, 5, 2**64 - 3], dtype=np.uint64)
     end = np.array([0, 1, 3, 2**64 - 1], dtype=np.uint64)
     rows, numbers = expand_ranges(begin, end)
@@ -70,7 +70,7 @@ def test_a_range_that_ends_before_it_begins_is_empty_wherever_it_lies() -> None:
 
 @QUICK
 @given(st.sets(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 2, 3, 5, 6, 2**63, 2**64 - 3, 2**64 - 2]))))
-def test_stretches_are_the_longest_ranges_and_over_spreads_them_out_again(held: set[tuple[int, int]]) -> None:
+def test_ranges_are_maximal_and_over_expands_them(held: set[tuple[int, int]]) -> None:
     rows = sorted(held)
     key, numbers = (np.array([row[at] for row in rows], dtype=np.uint64) for at in (0, 1))
     at, begin, end = merge_ranges(numbers, key)

@@ -36,7 +36,7 @@ def u64(numbers: Sequence[int]) -> np.ndarray:
 
 @QUICK
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=40))
-def test_stable_order_is_that_of_sorted(rows: list[tuple[int, int, int]]) -> None:
+def test_stable_order_matches_sorted(rows: list[tuple[int, int, int]]) -> None:
     keys = [u64([row[at] for row in rows]) for at in range(3)]
     assert stable_order(*keys).tolist() == sorted(range(len(rows)), key=lambda place: rows[place])
     # Small keys are packed into one word, the same order comes out.
@@ -45,7 +45,7 @@ def test_stable_order_is_that_of_sorted(rows: list[tuple[int, int, int]]) -> Non
     assert stable_order(*(key.astype(np.uint8) for key in small)).tolist() == expected
 
 
-def test_stable_order_leaves_its_keys_alone() -> None:
+def test_stable_order_does_not_modify_its_keys() -> None:
     key = u64([3, 1, 2])
     stable_order(key, u64([1, 1, 1]))
     assert key.tolist() == [3, 1, 2]
@@ -67,7 +67,7 @@ def test_pair_codes_order_and_compare_like_pairs(first: list[tuple[int, int]], s
 
 @QUICK
 @given(st.sets(NUMBERS), st.lists(NUMBERS))
-def test_positions_in_finds_or_says_absent(known: set[int], asked: list[int]) -> None:
+def test_positions_in_finds_rows_or_reports_absence(known: set[int], asked: list[int]) -> None:
     ordered = sorted(known)
     expected = [ordered.index(number) if number in known else -1 for number in asked]
     assert find_positions(u64(ordered), u64(asked)).tolist() == expected
@@ -75,7 +75,7 @@ def test_positions_in_finds_or_says_absent(known: set[int], asked: list[int]) ->
 
 @QUICK
 @given(NUMBERS, st.integers(1, 9), st.lists(st.integers(-12, 12)))
-def test_positions_in_a_range_without_a_gap(first: int, length: int, offsets: list[int]) -> None:
+def test_positions_in_a_contiguous_range(first: int, length: int, offsets: list[int]) -> None:
     known = [min(first, 2**64 - length) + place for place in range(length)]
     asked = [(known[0] + offset) % 2**64 for offset in offsets]
     expected = [known.index(number) if number in known else -1 for number in asked]
@@ -96,14 +96,14 @@ def test_groups_are_runs_of_equal_rows(rows: list[tuple[int, int]]) -> None:
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3), max_size=600))
-def test_distinct_and_numbered_are_those_of_unique(values: list[int]) -> None:
+def test_distinct_and_numbered_match_unique(values: list[int]) -> None:
     column = np.array(values, dtype=np.uint64)
     found, places = np.unique(column, return_inverse=True)
     assert distinct(column).tolist() == found.tolist() == distinct_with_codes(column)[0].tolist()
     assert distinct_with_codes(column)[1].tolist() == places.tolist()
 
 
-def test_bits_of() -> None:
+def test_bits_of_an_integer() -> None:
     assert [bit_width(u64(numbers)) for numbers in ([], [0], [1], [255, 3], [2**64 - 1])] == [0, 0, 1, 8, 64]
 
 
@@ -139,7 +139,7 @@ def rows_of(frame: Frame) -> list[tuple[Any, ...]]:
 
 @QUICK
 @given(ROWS, st.data())
-def test_frames_do_what_lists_do(rows: list[Row], data: st.DataObject) -> None:
+def test_frames_behave_like_lists(rows: list[Row], data: st.DataObject) -> None:
     frame = frame_of(rows)
     assert rows_of(frame) == rows
     assert rows_of(empty_frame(SCHEMA)) == []
@@ -158,7 +158,7 @@ def test_frames_do_what_lists_do(rows: list[Row], data: st.DataObject) -> None:
     assert rows_of(from_table(part.to_table(SCHEMA))) == rows[begin:end]
 
 
-def test_repeated_columns_are_values_like_others() -> None:
+def test_repeated_columns_are_ordinary_values() -> None:
     digest = np.array([1, 2, 3, 4], dtype=np.uint8)
 
     def one_value(number: int, length: int) -> Frame:
@@ -185,7 +185,7 @@ def test_repeated_columns_are_values_like_others() -> None:
     assert len(concat([one_value(8, 0), one_value(7, 0)])) == 0
 
 
-def test_with_columns_repeats_a_scalar_and_checks_lengths() -> None:
+def test_with_columns_broadcasts_a_scalar_and_checks_lengths() -> None:
     frame = Frame({"number": u64([1, 2])}).with_columns(number=np.uint64(9), more=u64([3, 4]))
     assert frame["number"].tolist() == [9, 9]
     assert frame.names == ["number", "more"]

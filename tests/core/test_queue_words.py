@@ -41,7 +41,7 @@ def test_extend_moves_tails_up_and_never_down() -> None:
     assert ends(made.extend(lanes(7), column(4)))[2] == (0, 4)
 
 
-def test_trim_moves_heads_to_what_is_left() -> None:
+def test_trim_moves_heads_to_the_first_remaining_element() -> None:
     made = queues().delete(lanes(1, 5, 5).with_columns(index=column(0, 0, 1)))
     assert ends(made) == [(0, 3), (0, 2)]
     assert ends(made.trim(lanes(5, 1, 5))) == [(1, 3), (2, 2)]
@@ -49,7 +49,7 @@ def test_trim_moves_heads_to_what_is_left() -> None:
     assert made.trim(lanes()) is made
 
 
-def test_forget_drops_segments_that_lie_below_as_a_whole() -> None:
+def test_forget_drops_whole_segments_below_the_index() -> None:
     made = queues()
     assert made.forget(column(2, 1)) is made
     kept = made.forget(column(2, 2)).segments

@@ -118,7 +118,7 @@ STEPS = st.lists(
 
 @QUICK
 @given(STEPS, st.sampled_from([0, 1, 2**64 - 9]))
-def test_columns_are_the_definition(steps: list[tuple[str, Any]], base: int) -> None:
+def test_columns_match_the_definition(steps: list[tuple[str, Any]], base: int) -> None:
     queues, plain = empty_queues(base), Plain(base)
     for step, argument in steps:
         if step in ("push", "number"):
@@ -161,7 +161,7 @@ def test_columns_are_the_definition(steps: list[tuple[str, Any]], base: int) -> 
 
 @QUICK
 @given(ROWS, st.tuples(KEY, KEY), st.integers(0, 9), st.integers(0, 9))
-def test_slice_is_a_run_of_one_queue(rows: list[tuple[int, int, bytes]], key: Key, begin: int, end: int) -> None:
+def test_slice_is_a_range_of_one_queue(rows: list[tuple[int, int, bytes]], key: Key, begin: int, end: int) -> None:
     queues, plain = empty_queues(1).push(rows_frame(rows)), Plain(1)
     plain.push(rows)
     found = queues.slice({"one": key[0], "two": key[1]}, begin, end)
@@ -169,7 +169,7 @@ def test_slice_is_a_run_of_one_queue(rows: list[tuple[int, int, bytes]], key: Ke
     assert list(zip(found["index"].tolist(), found["value"].to_pylist(), strict=True)) == expected
 
 
-def test_rows_of_one_queue_keep_their_order_wherever_they_stand() -> None:
+def test_rows_of_one_queue_keep_their_order_at_any_position() -> None:
     queues = empty_queues(1).push(rows_frame([(9, 1, b"a"), (0, 5, b"b"), (9, 1, b"c"), (0, 5, b"d"), (9, 0, b"e")]))
     assert flat(queues) == [(0, 5, 1, b"b"), (0, 5, 2, b"d"), (9, 0, 1, b"e"), (9, 1, 1, b"a"), (9, 1, 2, b"c")]
 
@@ -177,21 +177,21 @@ def test_rows_of_one_queue_keep_their_order_wherever_they_stand() -> None:
 @pytest.mark.parametrize(
     "missing", [(0, 5, 3), (0, 5, 0), (5, 0, 1), (2**33, 5, 1), (0, 2**64 - 1, 2**64 - 1)], ids=str
 )
-def test_delete_of_what_is_absent_is_not_in_queue(missing: tuple[int, int, int]) -> None:
+def test_delete_of_an_absent_element_raises_not_in_queue(missing: tuple[int, int, int]) -> None:
     queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (0, 5, b"d")]))
     with pytest.raises(NotInQueue, match=f"one {missing[0]}, two {missing[1]}, index {missing[2]}"):
         queues.delete(named([(0, 5, 1), missing]))
     assert len(queues.elements) == 2
 
 
-def test_delete_takes_any_element_and_next_index_stays() -> None:
+def test_delete_removes_any_element_and_keeps_next_index() -> None:
     queues = empty_queues(0).push(rows_frame([(0, 5, bytes([number])) for number in range(4)]))
     queues = queues.delete(named([(0, 5, 1), (0, 5, 3)]))
     assert [index for _, _, index, _ in flat(queues)] == [0, 2]
     assert [index for _, _, index, _ in flat(queues.push(rows_frame([(0, 5, b"x")])))] == [0, 2, 4]
 
 
-def test_overflow_names_the_queue_and_comes_one_before_the_end_of_the_word() -> None:
+def test_overflow_names_the_queue_one_before_the_largest_index() -> None:
     start = empty_queues(1).advance(keys_frame([(7, 8)]), u64([2**64 - 3]))
     index, after = start.number(keys_frame([(7, 8), (7, 8)]))
     assert index.tolist() == [2**64 - 3, 2**64 - 2]
@@ -203,14 +203,14 @@ def test_overflow_names_the_queue_and_comes_one_before_the_end_of_the_word() -> 
     assert after.number(keys_frame([(7, 9)]))[0].tolist() == [1], "other queues go on"
 
 
-def test_grouped_rows_may_come_in_any_order_of_queues() -> None:
+def test_grouped_rows_may_have_any_order_of_queues() -> None:
     rows = keys_frame([(9, 1), (9, 1), (0, 5), (3, 3), (3, 3)])
     index, queues = empty_queues(4).push(rows_frame([(3, 3, b"x")])).number_grouped(rows)
     assert index.tolist() == [4, 5, 4, 5, 6]
     assert counted(queues) == {(0, 5): 5, (3, 3): 7, (9, 1): 6}
 
 
-def test_what_does_not_change_stays_the_same_object() -> None:
+def test_unchanged_parts_stay_the_same_object() -> None:
     queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (1, 5, b"d")]))
     everything = np.ones(2, dtype=bool)
     for same in (
@@ -225,7 +225,7 @@ def test_what_does_not_change_stays_the_same_object() -> None:
         assert same is queues or len(same.counters) == 0
 
 
-def test_values_of_elements_are_replaced_where_they_lie() -> None:
+def test_element_values_are_replaced_in_place() -> None:
     queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (1, 5, b"d")]))
     changed = queues.with_values(value=pa.array([b"B", b"D"], pa.binary()))
     assert flat(changed) == [(0, 5, 1, b"B"), (1, 5, 1, b"D")]
@@ -302,7 +302,7 @@ def test_segments_are_runs_of_elements(steps: list[Any], base: int) -> None:
         assert set(counted(streams, "seen").values()) <= {base}, "but its indices start at the base"
 
 
-def test_a_tail_may_move_up_before_its_elements_come() -> None:
+def test_tail_may_advance_before_its_elements_arrive() -> None:
     queues = empty_queues(1).push(rows_frame([(0, 5, b"a")])).extend(keys_frame([(0, 5), (2, 2)]), u64([4, 3]))
     assert counted(queues) == {(0, 5): 4, (2, 2): 3}
     assert flat(queues) == [(0, 5, 1, b"a")]
@@ -317,7 +317,7 @@ def with_heads(queues: Queues) -> Queues:
     return replace(queues, counters=counters.with_columns(begin=heads))
 
 
-def test_a_head_goes_to_the_first_element_that_is_left() -> None:
+def test_head_advances_to_the_first_remaining_element() -> None:
     rows = [(0, 5, b"a"), (0, 5, b"b"), (2, 2, b"c"), (3, 3, b"d")]
     queues = with_heads(empty_queues(1).push(rows_frame(rows))).delete(named([(0, 5, 1), (2, 2, 1)]))
     trimmed = queues.trim(keys_frame([(2, 2), (0, 5), (0, 5)]))
@@ -340,7 +340,7 @@ def test_segments_below_an_index_are_forgotten() -> None:
     assert streams.forget(u64([2, 1])) is streams
 
 
-def test_a_push_of_more_than_the_limit_is_an_overflow() -> None:
+def test_push_beyond_the_limit_overflows() -> None:
     asked = Frame({"a": np.zeros(5, dtype=np.uint64)})
     for limit in (0, 3, 4):
         none = Frame({"a": np.empty(0, dtype=np.uint64), "index": np.empty(0, dtype=np.uint64)})
@@ -349,7 +349,7 @@ def test_a_push_of_more_than_the_limit_is_an_overflow() -> None:
             Queues(("a",), counters, none, base=0, limit=limit).push(asked)
 
 
-def test_a_tail_has_a_limit() -> None:
+def test_tail_has_a_limit() -> None:
     queues = replace(empty_queues(1), limit=3)
     index, full = queues.number(keys_frame([(0, 5), (0, 5)]))
     assert (index.tolist(), counted(full)) == ([1, 2], {(0, 5): 3})
@@ -357,7 +357,7 @@ def test_a_tail_has_a_limit() -> None:
         full.number(keys_frame([(0, 5)]))
 
 
-def test_counters_of_some_queues_are_set() -> None:
+def test_counters_of_selected_queues_are_set() -> None:
     streams = empty_streams(1).ensure(keys_frame([(0, 5), (2, 2), (3, 3)]))
     changed = streams.set_counters(keys_frame([(3, 3), (0, 5)]), size=u64([7, 9]), seen=u64([4, 2]))
     assert counted(changed, "size") == {(0, 5): 9, (2, 2): 0, (3, 3): 7}

@@ -31,7 +31,7 @@ def of_heights(ledger: Ledger, session: SparkSession, heights: range) -> list[st
     return rows(ledger_dataframe(session, ledger, "ledger").where(f"height between {heights[0]} and {heights[-1]}"))
 
 
-def test_tasks_give_the_rows_that_are_taken_into_a_ledger(tmp_path: Path, spark: SparkSession) -> None:
+def test_tasks_yield_the_rows_of_the_ingested_ledger(tmp_path: Path, spark: SparkSession) -> None:
     """Under xdm with forks and value, in tasks of a height or two each."""
     lake = Lake.at(chance_lake(tmp_path, "xdm", 11))
     whole, tables = range(lake.last_height() + 1), LakeTables(spark, lake)
@@ -54,7 +54,7 @@ def test_tasks_give_the_rows_that_are_taken_into_a_ledger(tmp_path: Path, spark:
 
 
 @pytest.mark.parametrize("until", [4, 5, 9])
-def test_what_waits_for_a_lane_after_the_heights_that_are_asked_for_was_sent(
+def test_messages_pending_after_the_requested_heights_were_sent(
     until: int, tmp_path: Path, spark: SparkSession
 ) -> None:
     """A lake that goes on says of its first heights what one says that ends with them."""
@@ -70,7 +70,7 @@ def test_what_waits_for_a_lane_after_the_heights_that_are_asked_for_was_sent(
         assert rows(lake_ledger_dataframe(spark, whole, late, task_rows=1)) == of_heights(ledger, spark, late)
 
 
-def test_numbers_beyond_what_is_signed_are_what_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_numbers_beyond_the_signed_range_are_exact(spark: SparkSession, tmp_path: Path) -> None:
     from causeway.dataframes.ledger_tables import task_dataframe
 
     schema = pa.schema([("number", pa.uint64()), ("name", pa.dictionary(pa.int32(), pa.string()))])
@@ -82,7 +82,7 @@ def test_numbers_beyond_what_is_signed_are_what_they_are(spark: SparkSession, tm
     assert found.dtypes == [("number", "decimal(20,0)"), ("name", "string")]
 
 
-def test_a_damaged_log_is_named_before_any_task(tmp_path: Path, spark: SparkSession) -> None:
+def test_corrupted_log_is_named_before_any_task(tmp_path: Path, spark: SparkSession) -> None:
     lake = ic_lake.make_lake(tmp_path, ticks=3, certification="off")
     (log,) = sorted(Path(lake).glob("heights/*/events-*.parquet"))[:1]
     log.write_bytes(log.read_bytes()[:-1] + b"?")

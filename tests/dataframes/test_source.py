@@ -50,7 +50,7 @@ def test_every_kind_of_table(spark: SparkSession, network: LakeNetwork) -> None:
     assert dict(accounts.dtypes) == dict(network.state("accounts").dtypes)
 
 
-def test_the_state_of_a_height_within_a_commit(spark: SparkSession, network: LakeNetwork, tmp_path: Path) -> None:
+def test_state_of_a_height_within_a_commit(spark: SparkSession, network: LakeNetwork, tmp_path: Path) -> None:
     overrides = {**SMALL, "network.partitions": "1", "network.commit_every": "4"}
     with LakeNetwork.from_scenario(SCENARIO, overrides, lake=str(tmp_path / "lake")) as grouped:
         grouped.run(ticks=6)
@@ -64,7 +64,7 @@ def test_the_state_of_a_height_within_a_commit(spark: SparkSession, network: Lak
         assert 0 < own.count() < grouped.state("accounts", 3).count()
 
 
-def test_filters_on_the_height_decide_which_files_are_opened(spark: SparkSession, network: LakeNetwork) -> None:
+def test_height_filters_select_the_files_to_open(spark: SparkSession, network: LakeNetwork) -> None:
     source = LakeSource({"path": network.lake.storage.uri, "table": "events"})
     reader = source.reader(source.schema())
     assert isinstance(reader, LakeReader)
@@ -81,7 +81,7 @@ def test_filters_on_the_height_decide_which_files_are_opened(spark: SparkSession
     assert frame.count() == expected.count() > 0
 
 
-def test_a_stream_brings_each_row_once_into_a_sink_across_restarts(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_delivers_each_row_once_to_a_sink_across_restarts(spark: SparkSession, tmp_path: Path) -> None:
     register_format(spark)
     place, sink, notes = (str(tmp_path / name) for name in ("lake", "sink", "notes"))
 
@@ -111,7 +111,7 @@ def test_a_stream_brings_each_row_once_into_a_sink_across_restarts(spark: SparkS
         ({"table": "accounts", "height": "4000"}, "4000"),
     ],
 )
-def test_what_cannot_be_read_is_said(network: LakeNetwork, options: dict[str, str], text: str) -> None:
+def test_unreadable_input_is_reported(network: LakeNetwork, options: dict[str, str], text: str) -> None:
     source = LakeSource({"path": network.lake.storage.uri, **options})
     with pytest.raises(LakeError, match=text):
         source.reader(source.schema()).partitions()

@@ -172,7 +172,7 @@ def modules() -> list[Path]:
     return [path for path in found if not path.name.endswith("_pb2.py") and path != Path(__file__).resolve()]
 
 
-def test_comments_and_docstrings_cite_sections_of_the_references() -> None:
+def test_comments_and_docstrings_cite_existing_sections() -> None:
     problems: list[str] = []
     for path in modules():
         source = path.read_text()
@@ -181,7 +181,7 @@ def test_comments_and_docstrings_cite_sections_of_the_references() -> None:
 
 
 @pytest.mark.parametrize("folder", ["reference", "explanation/protocols", "decisions"])
-def test_pages_cite_sections_of_the_references(folder: str) -> None:
+def test_pages_cite_existing_sections(folder: str) -> None:
     problems: list[str] = []
     for path in sorted((ROOT / "docs" / folder).glob("*.md")):
         name, page = path.relative_to(ROOT), path.read_text()
@@ -196,7 +196,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_sections_of_a_reference_are_numbered_once(protocol: str) -> None:
+def test_reference_numbers_each_section_once(protocol: str) -> None:
     page = (REFERENCES / f"{protocol}.md").read_text()
     numbers = re.findall(r"^#{2,4} (\d+(?:\.\d+)*)\.? ", page, re.MULTILINE)
     numbers += re.findall(r"^- \*\*([DX]-\d+|[GLC]\d+)\b", page, re.MULTILINE)
@@ -218,11 +218,11 @@ def test_sections_of_a_reference_are_numbered_once(protocol: str) -> None:
         ("IC reference 3.4, steps 9 to 12; 3.5", None, ["ic 3.4", "ic 3.5"]),
     ],
 )
-def test_citations_are_told_from_other_numbers(text: str, protocol: str | None, expected: list[str]) -> None:
+def test_citations_are_distinguished_from_other_numbers(text: str, protocol: str | None, expected: list[str]) -> None:
     assert [f"{found.protocol} {found.section}" for found in citations(text, protocol)] == expected
 
 
-def test_a_citation_of_a_missing_section_is_reported_with_its_line() -> None:
+def test_citation_of_a_missing_section_is_reported_with_its_line() -> None:
     source = '"""Route messages (3.6)."""\n\n# The order is that of\n# X-99.\nvalue = 1\n'
     path = Path("src/causeway/protocols/ic/routing.py")
     assert list(problems_of(path, source, texts_of(source))) == [f"{path}:4: X-99 is not in docs/reference/ic.md"]

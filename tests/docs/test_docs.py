@@ -51,7 +51,7 @@ def shown(kind: pa.DataType) -> str:
 
 
 @pytest.mark.parametrize("table", DECLARED)
-def test_the_lake_page_lists_every_column(table: str) -> None:
+def test_lake_page_lists_every_column(table: str) -> None:
     found = [(name, kind) for name, kind, _ in documented(table)]
     assert found == [(field.name, shown(field.type)) for field in DECLARED[table]]
 
@@ -60,26 +60,26 @@ ZONES = (ROOT / "docs" / "reference" / "lake-ibc.md").read_text()
 
 
 @pytest.mark.parametrize("table", STATE_TABLES)
-def test_the_page_of_zones_lists_every_column(table: str) -> None:
+def test_zones_page_lists_every_column(table: str) -> None:
     section = ZONES.split(f"\n## `{table}`\n", 1)[1].split("\n#", 1)[0]
     listed = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| .+ \|$", section, re.M)
     assert listed == [(field.name, shown(field.type)) for field in STATE_TABLES[table].schema]
 
 
-def test_the_page_of_zones_has_no_other_tables() -> None:
+def test_zones_page_has_no_other_tables() -> None:
     assert re.findall(r"^## `(.+)`$", ZONES, re.M) == list(STATE_TABLES)
 
 
-def test_the_lake_page_has_no_other_tables() -> None:
+def test_lake_page_has_no_other_tables() -> None:
     assert set(re.findall(r"^### `(.+)`$", LAKE, re.M)) == {*DECLARED, "calls", "movements"}
 
 
-def test_the_movements_columns_mean_what_the_code_says() -> None:
+def test_movement_columns_match_the_code() -> None:
     assert {name: meaning for name, _, meaning in documented("movements")} == dict(MOVEMENT_COLUMNS)
 
 
 @pytest.mark.parametrize("names", [ValueReason, ValueHolder], ids=lambda names: names.__name__)
-def test_the_lake_page_numbers_and_names_whoever_has_value_and_why_it_moves(
+def test_lake_page_lists_holders_of_value_and_movement_causes(
     names: type[ValueReason] | type[ValueHolder],
 ) -> None:
     column = {ValueReason: "why", ValueHolder: "holder"}[names]
@@ -90,14 +90,14 @@ def test_the_lake_page_numbers_and_names_whoever_has_value_and_why_it_moves(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
 
 
-def test_the_documentation_index_names_every_page() -> None:
+def test_documentation_index_names_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
         place = page.relative_to(ROOT / "docs").as_posix()
@@ -105,7 +105,7 @@ def test_the_documentation_index_names_every_page() -> None:
             assert place == "README.md" or f"({place})" in index, place
 
 
-def test_the_index_of_decisions_names_every_record_and_its_status() -> None:
+def test_decisions_index_names_every_record_and_its_status() -> None:
     folder = ROOT / "docs" / "decisions"
     index = (folder / "README.md").read_text()
     records = sorted(folder.glob("0*.md"))
@@ -116,7 +116,7 @@ def test_the_index_of_decisions_names_every_record_and_its_status() -> None:
         assert f"| {record.name[:4]} [{found[2]}]({record.name}) | {found[3]} |" in index, record.name
 
 
-def test_every_dependency_has_its_reason() -> None:
+def test_every_dependency_has_a_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     page = (ROOT / "docs" / "reference" / "dependencies.md").read_text()
     for group in (project["dependencies"], *project["optional-dependencies"].values()):
@@ -137,7 +137,7 @@ PROOF_PAGES = [
 
 
 @pytest.mark.parametrize("page", sorted(PROOF_PAGES), ids=lambda page: page.stem)
-def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commitment_examples_match_the_code(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page are one program; what it prints stands behind each ``print``."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     program = "\n".join(blocks)
@@ -146,7 +146,7 @@ def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytes
     assert promised and capsys.readouterr().out.splitlines() == promised
 
 
-def test_the_limits_of_commitments_are_those_of_the_code() -> None:
+def test_commitment_limits_match_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "proofs" / "README.md").read_text().split("## Limits", 1)[1]
     rows = re.findall(r"^\| [^|]+ \| ([\d,]+) \| `([\w.]+)\.(\w+)` \|$", page, re.M)
     assert len(rows) == page.count("\n| ") - 1
@@ -156,7 +156,7 @@ def test_the_limits_of_commitments_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["ic", "icmp"])
-def test_the_page_on_recorded_traffic_shows_the_roots(name: str) -> None:
+def test_recorded_traffic_page_shows_the_roots(name: str) -> None:
     page = (ROOT / "docs" / "how-to" / "recorded-traffic.md").read_text()
     heights, root = RECORDED[name]
     (shown,) = re.findall(rf"protocol {name}, {heights} heights.*?^Root (\w+)$", page, re.M | re.S)
@@ -203,7 +203,7 @@ count = 5
 """
 
 
-def test_the_programs_of_the_how_to_run(tmp_path: Path, own_modules: None) -> None:
+def test_programs_of_the_guide_run(tmp_path: Path, own_modules: None) -> None:
     page = (ROOT / "docs" / "tutorials" / "write-a-program.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     programs = [block for block in blocks if "class " in block]
@@ -226,9 +226,7 @@ def test_the_programs_of_the_how_to_run(tmp_path: Path, own_modules: None) -> No
     names["test_on_a_network"]()
 
 
-def test_the_readme_example_says_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_modules: None
-) -> None:
+def test_readme_example_prints_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_modules: None) -> None:
     page = (ROOT / "README.md").read_text()
     module, session = re.findall(r"```python\n(.*?)```", page, re.S)
     (scenario,) = re.findall(r"```toml\n(.*?)```", page, re.S)

@@ -26,7 +26,7 @@ def text_of(section: str) -> str:
     [send.CHECKS, receive.CHECKS, receipt.CHECKS, timeout.CHECKS, timeout.ABSENCE_CHECKS, cleanup.CHECKS],
     ids=["send", "receive", "receipt", "timeout", "absence", "cleanup"],
 )
-def test_the_reference_lists_each_check_at_its_step(checks: tuple[Any, ...]) -> None:
+def test_reference_lists_each_check_at_its_step(checks: tuple[Any, ...]) -> None:
     for check in checks:
         section, *steps = check.section.split(", ")
         text = text_of(section)
@@ -38,6 +38,6 @@ def test_the_reference_lists_each_check_at_its_step(checks: tuple[Any, ...]) -> 
         assert f"`{check.refusal.name}`" in text, (check.section, check.refusal.name)
 
 
-def test_the_reference_has_the_texts_of_refusals() -> None:
+def test_reference_has_the_refusal_texts() -> None:
     for refusal, text in TEXTS.items():
         assert f'`{refusal.name}` "{text.replace("{height}", "h")}"' in PAGE, refusal.name

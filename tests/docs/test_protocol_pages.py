@@ -35,7 +35,7 @@ def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
         ("icmp", "What a run says", ["run"]),
     ],
 )
-def test_the_page_shows_what_is_printed(
+def test_page_shows_the_printed_output(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
@@ -60,7 +60,7 @@ def test_the_page_shows_what_is_printed(
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_the_page_lists_the_guarantees_and_the_check_that_judges_each(name: str) -> None:
+def test_page_lists_the_guarantees_and_their_checks(name: str) -> None:
     text = (ROOT / f"docs/explanation/protocols/{name}.md").read_text()
     section = text.split("\n## Guarantees and checks\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]

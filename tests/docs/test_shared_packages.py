@@ -105,7 +105,7 @@ def found_in(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [path for path in SHARED if path != REGISTRY])
-def test_no_shared_module_names_a_protocol(path: str) -> None:
+def test_shared_modules_name_no_protocol(path: str) -> None:
     found = found_in((PACKAGE / path).read_text())
     if path in ALLOWED:
         found = [item for item in found if not item.startswith("says ")]
@@ -118,7 +118,7 @@ def test_every_exception_exists_and_is_needed(path: str) -> None:
     assert found_in((PACKAGE / path).read_text()), "it names no protocol any more: so let its name go"
 
 
-def test_every_package_is_examined_or_left_out_for_a_reason() -> None:
+def test_every_package_is_examined_or_excluded_for_a_reason() -> None:
     packages = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert set(ELSEWHERE) <= packages
     assert {"core", "tick", "network", "programs", "cli", "service", "proving", "protocols"} <= packages
@@ -141,5 +141,5 @@ def test_every_package_is_examined_or_left_out_for_a_reason() -> None:
         ("from causeway.programs import Balance as Cycles\nraise Balance(f'cycles {x}')", 2),
     ],
 )
-def test_what_it_finds(source: str, count: int) -> None:
+def test_protocol_names_are_detected(source: str, count: int) -> None:
     assert len(found_in(source)) == count

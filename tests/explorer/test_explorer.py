@@ -78,7 +78,7 @@ def ask(live: LiveLedger, path: str, method: str = "GET", headers: dict[str, str
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_whole_and_loads_nothing_but_this_servers_files(live: LiveLedger, path: str) -> None:
+def test_every_page_is_complete_and_loads_only_local_files(live: LiveLedger, path: str) -> None:
     answer = ask(live, path)
     assert answer.status_code == 200, answer.text
     policy = answer.headers["content-security-policy"]
@@ -92,7 +92,7 @@ def test_every_page_is_whole_and_loads_nothing_but_this_servers_files(live: Live
 
 
 @pytest.mark.slow
-def test_links_of_pages_lead_to_pages(live: LiveLedger) -> None:
+def test_page_links_have_pages(live: LiveLedger) -> None:
     seen: set[str] = set()
     new = {"/"}
     while new and len(seen) < 45:
@@ -107,7 +107,7 @@ def test_links_of_pages_lead_to_pages(live: LiveLedger) -> None:
     assert {urlsplit(path).path for path in seen} >= {"/lane", "/message", "/chain", "/height", "/findings"}
 
 
-def test_a_proof_is_verified_and_given_as_files(live: LiveLedger) -> None:
+def test_proof_is_verified_and_downloadable(live: LiveLedger) -> None:
     proof = MESSAGE_OF_LAKE.replace("/message", "/proof") + "&offer=0"
     assert "the verifier says true" in ask(live, proof).text
     for part in ("proof", "trust"):
@@ -117,7 +117,7 @@ def test_a_proof_is_verified_and_given_as_files(live: LiveLedger) -> None:
     assert ask(live, proof.replace("offer=0", "offer=7")).status_code == 404
 
 
-def test_a_recorded_ledger_says_what_it_has_not(recorded: LiveLedger) -> None:
+def test_recorded_ledger_lists_its_unavailable_data(recorded: LiveLedger) -> None:
     assert "recorded ledger" in ask(recorded, "/state").text
     assert ask(recorded, "/height").status_code == 200
     found = recorded.snapshot().figures.lanes.select([*LANE]).to_pylist()[0]
@@ -127,7 +127,7 @@ def test_a_recorded_ledger_says_what_it_has_not(recorded: LiveLedger) -> None:
     assert ask(recorded, path.replace("/message", "/proof") + "&offer=0").status_code == 404
 
 
-def test_a_height_is_that_of_the_network_where_every_chain_has_fewer_blocks(tmp_path: Path) -> None:
+def test_height_is_that_of_the_network_if_every_chain_has_fewer_blocks(tmp_path: Path) -> None:
     halts = [("left", 2), ("middle", 3), ("right", 3)]
     more = "".join(f'[[faults]]\nkind = "halt"\nchain = "{name}"\nfrom = {at}\nuntil = {at}\n' for name, at in halts)
     place = make_lake(tmp_path, more=more)
@@ -142,7 +142,7 @@ def test_a_height_is_that_of_the_network_where_every_chain_has_fewer_blocks(tmp_
     assert state.root.hex()[:12] in page and ">block<" in page and ">5<" in page
 
 
-def test_names_of_strangers_are_text_wherever_they_stand(recorded: LiveLedger) -> None:
+def test_untrusted_names_are_escaped_everywhere(recorded: LiveLedger) -> None:
     lanes = recorded.snapshot().figures.lanes.select([*LANE]).to_pylist()
     paths = [lane_address([row[name] for name in LANE]) for row in lanes]
     pages = ["/", "/network", "/lanes", "/findings", *(path for path in paths if path)]
@@ -178,7 +178,7 @@ def test_only_get_and_head_are_answered(live: LiveLedger, method: str) -> None:
         ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 200),
     ],
 )
-def test_who_asks_by_another_name_or_for_another_site_gets_nothing(
+def test_requests_by_another_host_name_or_site_are_refused(
     live: LiveLedger, headers: dict[str, str], status: int
 ) -> None:
     answer = ask(live, "/live", headers=headers)
@@ -210,7 +210,7 @@ def test_who_asks_by_another_name_or_for_another_site_gets_nothing(
         (f"/chain?name={'x' * 5000}", 400, "at most 4,096"),
     ],
 )
-def test_what_is_not_there_or_not_understood_is_said_in_a_line(
+def test_missing_pages_and_bad_requests_are_reported_in_one_line(
     live: LiveLedger, path: str, status: int, text: str
 ) -> None:
     answer = ask(live, path)
@@ -218,7 +218,7 @@ def test_what_is_not_there_or_not_understood_is_said_in_a_line(
     assert "Traceback" not in answer.text and answer.headers["content-security-policy"]
 
 
-def test_a_search_leads_to_the_one_thing_that_it_finds_or_lists_them(live: LiveLedger) -> None:
+def test_search_opens_a_single_result_or_lists_several(live: LiveLedger) -> None:
     assert ask(live, "/search?q=east/0").status_code in (200, 303)
     chain = ask(live, "/search?q=west")
     assert chain.status_code == 303 or "west" in chain.text
@@ -233,14 +233,14 @@ def test_a_search_leads_to_the_one_thing_that_it_finds_or_lists_them(live: LiveL
     assert exact.status_code == 303 and exact.headers["location"].startswith("/message?")
 
 
-def test_what_did_not_change_is_not_sent_again(live: LiveLedger) -> None:
+def test_unchanged_pages_are_not_sent_again(live: LiveLedger) -> None:
     for path in ("/live", "/network", "/static/explorer.js"):
         tag = ask(live, path).headers["etag"]
         again = ask(live, path, headers={"if-none-match": tag})
         assert again.status_code == 304 and not again.content
 
 
-def test_nothing_is_written_into_the_lake(lake: str, live: LiveLedger) -> None:
+def test_lake_is_never_written(lake: str, live: LiveLedger) -> None:
     def content() -> dict[str, tuple[int, bytes]]:
         files = [path for path in Path(lake).rglob("*") if path.is_file()]
         return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
@@ -254,7 +254,7 @@ def test_nothing_is_written_into_the_lake(lake: str, live: LiveLedger) -> None:
 # ---- bounds
 
 
-def test_so_much_work_waits_and_no_more_and_none_for_ever() -> None:
+def test_work_queue_and_waiting_time_are_bounded() -> None:
     release = threading.Event()
 
     async def crowd() -> list[Any]:
@@ -275,7 +275,7 @@ def test_so_much_work_waits_and_no_more_and_none_for_ever() -> None:
     assert isinstance(one, TooLong) and isinstance(other, TooLong) and last == "done"
 
 
-def test_what_work_raises_is_raised() -> None:
+def test_work_errors_are_raised() -> None:
     def fails() -> None:
         raise InvalidInput("so it is")
 
@@ -284,7 +284,7 @@ def test_what_work_raises_is_raised() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE[:4])
-def test_names_go_through_addresses_unchanged(name: str) -> None:
+def test_names_survive_a_round_trip_through_addresses(name: str) -> None:
     key = MessageKey(("p", name, None, name), 2**64 - 1, None)
     path = message_address(key)
     assert path is not None and path.isascii()
@@ -297,7 +297,7 @@ def test_names_go_through_addresses_unchanged(name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 40, 300])
-def test_chains_lie_apart_in_the_square_and_the_same_way_each_time(count: int) -> None:
+def test_layout_separates_chains_and_is_deterministic(count: int) -> None:
     chains = [f"chain-{number}" for number in range(count)]
     ring = {(chains[number], chains[(number + 1) % count]) for number in range(count)}
     points = place_chains(chains, ring)
@@ -309,18 +309,18 @@ def test_chains_lie_apart_in_the_square_and_the_same_way_each_time(count: int) -
         assert apart.min() > 0.004
 
 
-def test_what_has_lanes_with_nearly_all_lies_in_the_middle() -> None:
+def test_chain_with_lanes_to_most_others_is_in_the_middle() -> None:
     chains = ["relay", *(f"para-{number}" for number in range(9))]
     points = place_chains(chains, {("relay", chain) for chain in chains[1:]})
     assert points["relay"] == (0.5, 0.5)
 
 
-def test_edges_are_wider_with_more_traffic() -> None:
+def test_edge_width_grows_with_traffic() -> None:
     found = edge_widths({("a", "b"): 1, ("b", "a"): 1_000_000, ("c", "a"): 0}, 1.0, 7.0)
     assert found["c", "a"] == 1.0 < found["a", "b"] < found["b", "a"] == 7.0
 
 
-def test_a_dense_network_is_drawn_by_its_trouble_and_its_most_traffic(tmp_path: Path) -> None:
+def test_dense_network_is_drawn_by_problems_and_largest_traffic(tmp_path: Path) -> None:
     chains = [f"chain-{number:02}" for number in range(30)]
     lanes = [(one, other) for one in chains for other in chains if one != other]
     rows = [row for one, other in lanes for row in both_ends("0", one, other, 0)]
@@ -333,7 +333,7 @@ def test_a_dense_network_is_drawn_by_its_trouble_and_its_most_traffic(tmp_path: 
     assert f"Not drawn: {len(lanes) - MAX_EDGES} edges" in text
 
 
-def test_names_round_a_circle_do_not_cover_each_other() -> None:
+def test_labels_on_a_circle_do_not_overlap() -> None:
     nodes = [GraphNode(f"channel-{number:04}", f"/{number}") for number in range(48)]
     hub = GraphNode("hub", "/hub")
     edges = [GraphEdge("hub", node.name, 1, 5, 0, 0, None) for node in nodes]
@@ -344,7 +344,7 @@ def test_names_round_a_circle_do_not_cover_each_other() -> None:
 
 
 @pytest.mark.slow
-def test_another_lake_in_the_same_place_is_shown_as_that(tmp_path: Path) -> None:
+def test_replaced_lake_is_shown_as_another_lake(tmp_path: Path) -> None:
     def lake(names: list[str]) -> str:
         net = cw.Network(names, [cw.Deploy("echo", chain=names[0])], protocol="ibc")
         net.call("echo", "echo", "x", sender=f"caller/{names[1]}").result()
@@ -365,7 +365,7 @@ def test_another_lake_in_the_same_place_is_shown_as_that(tmp_path: Path) -> None
         live.close()
 
 
-def test_a_rejected_protocol_message_is_no_rejected_request(tmp_path: Path) -> None:
+def test_rejected_protocol_message_is_no_rejected_request(tmp_path: Path) -> None:
     few = {"network.executor": "in_process", "traffic.messages": "200"}
     with LakeNetwork.from_scenario(EXAMPLES / "zones.toml", few, lake=str(tmp_path / "lake")) as network:
         network.run()
@@ -381,7 +381,7 @@ def test_a_rejected_protocol_message_is_no_rejected_request(tmp_path: Path) -> N
     assert re.search(r'Calls answered</dt><dd class="figure">200<', page)
 
 
-def test_a_message_that_the_input_lacks_leads_to_its_place_in_the_lane(tmp_path: Path) -> None:
+def test_missing_message_links_to_its_position_in_the_lane(tmp_path: Path) -> None:
     rows = [row for index in (0, 3) for row in both_ends("a", "x", "y", index)]
     live = looked_at(stored(tmp_path, rows, promises=[{"promise": "numbered", "protocol": "bridge"}]))
     try:
@@ -409,7 +409,7 @@ found = false
 
 
 @pytest.mark.slow
-def test_a_message_that_came_from_a_fraud_is_two_clicks_away_and_named_wherever_it_was(tmp_path: Path) -> None:
+def test_fraudulent_message_is_two_clicks_away_and_named_on_every_page(tmp_path: Path) -> None:
     text = (EXAMPLES / "faulty_domains.toml").read_text(encoding="utf-8").partition("# ---- what goes wrong")[0] + FRAUD
     (tmp_path / "fraud.toml").write_text(text, encoding="utf-8")
     few = {"network.executor": "in_process", "traffic.messages_per_tick": "4", "traffic.ticks": "6"}
@@ -435,7 +435,7 @@ def test_a_message_that_came_from_a_fraud_is_two_clicks_away_and_named_wherever_
         live.close()
 
 
-def test_a_lane_has_as_many_violations_as_were_counted_not_as_are_named(tmp_path: Path) -> None:
+def test_lane_violations_are_all_counted_beyond_those_named(tmp_path: Path) -> None:
     rows = [row for index in range(NAMED_FINDINGS + 40) for row in both_ends("a", "x", "y", index)]
     again = [row | {"transaction": f"{row['transaction']} again"} for row in rows if row["event"] == "received"]
     live = looked_at(stored(tmp_path, rows + again))
@@ -450,7 +450,7 @@ def test_a_lane_has_as_many_violations_as_were_counted_not_as_are_named(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["ic", "xdm", "icmp"])
-def test_what_is_downloaded_verifies_under_every_protocol(tmp_path: Path, protocol: cw.ProtocolName) -> None:
+def test_downloaded_proofs_verify_under_every_protocol(tmp_path: Path, protocol: cw.ProtocolName) -> None:
     options = {"archiving_depth": 3, "challenge_period": 6} if protocol == "xdm" else {}
     net = cw.Network(["a", "b"], [cw.Deploy("echo", chain="a")], protocol=protocol, options=options)
     net.call("echo", "echo", "x", sender="caller/b").result()
@@ -485,18 +485,18 @@ def _plain(href: str) -> str:
 
 
 @pytest.mark.parametrize("length", [4_000, 4_096, 4_097])
-def test_a_name_has_a_link_only_where_the_link_is_answered(live: LiveLedger, length: int) -> None:
+def test_name_has_a_link_only_if_the_link_is_answered(live: LiveLedger, length: int) -> None:
     path = chain_address("x" * length)
     assert (path is None) == (length > 4_096)
     assert path is None or ask(live, path).status_code == 404
 
 
-def test_the_last_height_that_there_can_be_leads_nowhere_else(recorded: LiveLedger) -> None:
+def test_largest_height_has_no_next_link(recorded: LiveLedger) -> None:
     page = ask(recorded, f"/height?n={2**64 - 1}").text
     assert f"n={2**64}" not in page and f"n={2**64 - 2}" in page
 
 
-def test_a_place_without_lake_or_ledger_is_named_as_by_other_commands(tmp_path: Path) -> None:
+def test_folder_without_lake_or_ledger_is_named_as_by_other_commands(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("{}")
     with pytest.raises(InvalidInput, match="a file, and a lake or a ledger is a folder"):
         LiveLedger(str(tmp_path / "file"))
@@ -517,7 +517,7 @@ def _eventually(live: LiveLedger, path: str, status: int, text: str) -> None:
         time.sleep(0.05)
 
 
-def test_a_lake_that_is_gone_is_shown_as_it_was_last_and_so_it_says_until_it_is_back(lake: str, tmp_path: Path) -> None:
+def test_removed_lake_is_shown_with_its_last_state_until_it_returns(lake: str, tmp_path: Path) -> None:
     place = tmp_path / "lake"
     shutil.copytree(lake, place)
     live = looked_at(str(place), seconds=0.05)
@@ -534,7 +534,7 @@ def test_a_lake_that_is_gone_is_shown_as_it_was_last_and_so_it_says_until_it_is_
         live.close()
 
 
-def test_a_ledger_in_the_place_of_a_lake_is_said_to_be_another_thing(lake: str, tmp_path: Path) -> None:
+def test_ledger_that_replaces_a_lake_is_reported(lake: str, tmp_path: Path) -> None:
     place = tmp_path / "lake"
     shutil.copytree(lake, place)
     live = looked_at(str(place), seconds=0.05)
@@ -546,7 +546,7 @@ def test_a_ledger_in_the_place_of_a_lake_is_said_to_be_another_thing(lake: str, 
         live.close()
 
 
-def test_a_ledger_that_was_never_read_whole_says_why_and_is_shown_once_it_can_be(tmp_path: Path) -> None:
+def test_incomplete_ledger_shows_the_reason_until_it_is_readable(tmp_path: Path) -> None:
     place = Path(stored(tmp_path, both_ends("a", "x", "y", 0)))
     [file] = place.glob("ledger/**/*.parquet")
     content = file.read_bytes()
