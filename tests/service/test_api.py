@@ -86,7 +86,7 @@ def http(lakes: Lakes) -> Http:
     return Http(create_application(lakes.nodes["left"]))
 
 
-def test_status_says_what_the_network_is(http: Http, lakes: Lakes) -> None:
+def test_status_describes_the_network(http: Http, lakes: Lakes) -> None:
     status = http.get("/v1/status").json()
     assert status["chains"] == [{"name": "left", "external": False}, {"name": "right", "external": True}]
     assert status["connections"] == [["left", "right"]]
@@ -164,7 +164,7 @@ def test_accounts_and_metrics(http: Http) -> None:
         ("/v1/senders/00", 400, "sender: '00'; allowed: a public key, 64 hexadecimal digits"),
     ],
 )
-def test_what_cannot_be_answered_is_told_in_one_line(http: Http, path: str, status: int, text: str) -> None:
+def test_unanswerable_requests_are_reported_in_one_line(http: Http, path: str, status: int, text: str) -> None:
     answer = http.get(path)
     assert answer.status_code == status
     assert text in answer.json()["text"]
@@ -203,7 +203,7 @@ def posted(lakes: Lakes, content: Any, path: str = "/v1/messages", sender: int =
         ("/v1/messages", [], 400, "content"),
     ],
 )
-def test_what_cannot_be_taken_is_told_in_one_line(
+def test_unacceptable_transactions_are_reported_in_one_line(
     http: Http, lakes: Lakes, path: str, content: Any, status: int, text: str
 ) -> None:
     waiting = len(lakes.nodes["left"].pool)
@@ -238,13 +238,13 @@ def test_what_cannot_be_taken_is_told_in_one_line(
         (b"\xff", "the body is no JSON"),
     ],
 )
-def test_a_body_that_is_not_what_it_must_be(http: Http, body: bytes, text: str) -> None:
+def test_malformed_bodies_are_rejected(http: Http, body: bytes, text: str) -> None:
     answer = http.post("/v1/chains/left/proofs", content=body)
     assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInput")
     assert text in answer.json()["text"]
 
 
-def test_a_name_that_stands_twice_is_found_by_looking_at_each_once() -> None:
+def test_duplicate_names_are_found_in_linear_time() -> None:
     """Whoever compares each name with all others does so for minutes, and answers nobody meanwhile."""
     compared = 0
 
@@ -262,7 +262,7 @@ def test_a_name_that_stands_twice_is_found_by_looking_at_each_once() -> None:
     assert compared < 10_000
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_body_times_out(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "LONGEST_BODY", 0.05)
 
     async def dripping() -> AsyncIterator[bytes]:
@@ -274,7 +274,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(http: Http, monkeypatch: py
     assert (answer.status_code, answer.json()["error"]) == (408, "NotServed")
 
 
-def test_others_are_answered_while_a_long_body_is_read(lakes: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_are_answered_while_a_long_body_is_read(lakes: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go = threading.Event(), threading.Event()
 
     def slow(data: bytes) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def test_others_are_answered_while_a_long_body_is_read(lakes: Lakes, monkeypatch
     assert asyncio.run(ask()) == (200, 403, True, 403)
 
 
-def test_another_key_with_the_number_of_a_relayer_is_refused(
+def test_another_key_with_a_relayers_number_is_rejected(
     http: Http, lakes: Lakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mempool, "carrier_number", lambda key: carrier_number(key_of(1).public))
@@ -310,7 +310,7 @@ def test_another_key_with_the_number_of_a_relayer_is_refused(
     assert (refused.status_code, refused.json()["error"]) == (409, "NumberTaken")
 
 
-def test_what_halves_of_characters_are_in_is_refused(http: Http, lakes: Lakes) -> None:
+def test_lone_surrogates_are_rejected(http: Http, lakes: Lakes) -> None:
     for content in ('{"to": "caller-left", "method": "\\ud800"}', '{"to": "\\ud800", "method": "x"}'):
         body = posted(lakes, {}).replace(b'"content": {}', b'"content": ' + content.encode())
         answer = http.post("/v1/messages", body)
@@ -318,7 +318,7 @@ def test_what_halves_of_characters_are_in_is_refused(http: Http, lakes: Lakes) -
         assert "surrogate pair" in answer.json()["text"]
 
 
-def test_only_json_from_no_other_site_and_by_a_known_name(http: Http, lakes: Lakes) -> None:
+def test_only_same_site_json_by_a_known_host_name_is_accepted(http: Http, lakes: Lakes) -> None:
     body = posted(lakes, {"to": "caller-left", "method": "x"})
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         assert http.ask("POST", "/v1/messages", body, content_type=kind).status_code == 415
@@ -335,7 +335,7 @@ def test_only_json_from_no_other_site_and_by_a_known_name(http: Http, lakes: Lak
     assert not len(lakes.nodes["left"].pool)
 
 
-def test_nobody_sends_as_another_nor_to_another_lake(http: Http, lakes: Lakes) -> None:
+def test_no_key_sends_as_another_user_or_to_another_lake(http: Http, lakes: Lakes) -> None:
     content = {"to": "caller-left", "method": "x"}
     other = lakes.nodes["right"].opened.lake.identity
     mine = json.loads(posted(lakes, content))
@@ -354,7 +354,7 @@ def test_nobody_sends_as_another_nor_to_another_lake(http: Http, lakes: Lakes) -
     assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
 
 
-def test_a_message_is_taken_once_and_known_by_its_hash_after_a_restart(tmp_path: Path) -> None:
+def test_message_is_accepted_once_and_known_by_hash_after_a_restart(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
         http = Http(create_application(node))
@@ -385,7 +385,7 @@ def test_a_message_is_taken_once_and_known_by_its_hash_after_a_restart(tmp_path:
         assert http.post("/v1/messages", lost).json() == {"hash": name, "state": "waiting", "height": None}
 
 
-def test_the_same_message_while_a_block_takes_it_is_answered_as_the_first(
+def test_repeated_message_in_production_is_answered_as_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with both(tmp_path, calls=0) as lakes:
@@ -404,9 +404,7 @@ def test_the_same_message_while_a_block_takes_it_is_answered_as_the_first(
         assert node.take(message).height == 1
 
 
-def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_senders_survive_snapshots_and_the_oldest_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mempool, "BETWEEN", 3)
     monkeypatch.setattr(mempool, "MOST_SENDERS", 4)
     monkeypatch.setattr(mempool, "LOOKED_AT", 2)
@@ -457,7 +455,7 @@ class Carrying:
         self.tick += 1
 
 
-def test_a_carriers_number_is_not_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_carrier_number_is_exclusive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mempool, "MOST_SENDERS", 2)
     monkeypatch.setattr(mempool, "MOST_CARRIERS", 3)
     lake = Carrying(tmp_path, monkeypatch)
@@ -473,7 +471,7 @@ def test_a_carriers_number_is_not_anothers(tmp_path: Path, monkeypatch: pytest.M
             one.check_carrier(lake.thief)
 
 
-def test_a_carrier_finds_a_place_however_many_keys_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_carrier_finds_a_slot_however_many_keys_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mempool, "MOST_CARRIERS", 4)
     monkeypatch.setattr(mempool, "GIVEN_UP", 2)
     lake = Carrying(tmp_path, monkeypatch)
@@ -494,7 +492,7 @@ def test_a_carrier_finds_a_place_however_many_keys_were_made(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_number_that_two_keys_had_in_turn_is_the_last_ones(
+def test_number_used_by_two_keys_belongs_to_the_last(
     again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mempool, "MOST_CARRIERS", 4)
@@ -514,9 +512,7 @@ def test_a_number_that_two_keys_had_in_turn_is_the_last_ones(
     }
 
 
-def test_a_carrier_that_carried_often_keeps_its_place_over_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frequent_carrier_keeps_its_slot_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mempool, "MOST_CARRIERS", 4)
     monkeypatch.setattr(mempool, "GIVEN_UP", 2)
     lake = Carrying(tmp_path, monkeypatch)
@@ -529,7 +525,7 @@ def test_a_carrier_that_carried_often_keeps_its_place_over_a_restart(
             one.check_carrier(lake.thief)
 
 
-def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:
+def test_full_mempool_reports_it_and_drains(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
         http = Http(create_application(node))
@@ -553,7 +549,7 @@ def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:
         assert found == {"hash": taken["hash"], "state": "in_block", "height": node.network.height}
 
 
-def test_what_waits_is_bounded_in_bytes() -> None:
+def test_pending_bytes_are_bounded() -> None:
     pool = Mempool(MempoolLimits(size=3000, sender_size=2000, user_size=2500))
     pool.add(PendingMessage(0, 0, bytes(1000), 0, "m", key=b"a"))
     with pytest.raises(QuotaExceeded):
@@ -567,7 +563,7 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     assert (len(pool), pool.size) == (0, 0)
 
 
-def test_keys_that_never_carried_keep_out_neither_users_nor_relayers() -> None:
+def test_unproven_relayers_exclude_neither_users_nor_relayers() -> None:
     pool, most, names = Mempool(), MempoolLimits(), iter(range(10_000))
 
     def add(**more: Any) -> None:
@@ -590,7 +586,7 @@ def test_keys_that_never_carried_keep_out_neither_users_nor_relayers() -> None:
         add(new=True)
 
 
-def test_a_relayer_is_new_until_a_block_has_something_of_it(tmp_path: Path) -> None:
+def test_relayer_is_new_until_a_block_includes_its_message(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
         for number, expected in ((0, True), (1, False)):
@@ -602,7 +598,7 @@ def test_a_relayer_is_new_until_a_block_has_something_of_it(tmp_path: Path) -> N
         assert Senders(InputRecord(node.network.lake), node.network.tick).is_new(key_of(3).public) is False
 
 
-def test_only_those_who_are_named_carry_where_the_server_says_so(tmp_path: Path) -> None:
+def test_only_listed_keys_relay_where_the_server_requires_it(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
         node.close()
@@ -617,7 +613,7 @@ def recorded(lake: Lake) -> list[str]:
     return [path for path in lake.storage.walk() if path.startswith(f"{INPUT_FOLDER}/")]
 
 
-def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> None:
+def test_uncommitted_input_of_a_killed_server_is_dropped(tmp_path: Path) -> None:
     with both(tmp_path, calls=1) as lakes:
         node = lakes.nodes["left"]
         number = node.chains["left"]
@@ -634,7 +630,7 @@ def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> 
         lakes.check(1)
 
 
-def test_a_plain_run_forgets_the_record_of_a_block_that_was_not_made(tmp_path: Path) -> None:
+def test_plain_run_discards_the_record_of_an_unmade_block(tmp_path: Path) -> None:
     with both(tmp_path, calls=1) as lakes:
         node = lakes.nodes["left"]
         ingress, _ = block_rows([PendingMessage(node.chains["left"], 0, b"", receiver=0, method="call")])
@@ -644,7 +640,7 @@ def test_a_plain_run_forgets_the_record_of_a_block_that_was_not_made(tmp_path: P
             assert recorded(network.lake) == []
 
 
-def test_a_block_can_be_made_again_from_its_record(tmp_path: Path) -> None:
+def test_block_can_be_reproduced_from_its_record(tmp_path: Path) -> None:
     with both(tmp_path, calls=1) as lakes:
         lakes.relay("left", settle=False)
         node = lakes.nodes["left"]
@@ -656,7 +652,7 @@ def test_a_block_can_be_made_again_from_its_record(tmp_path: Path) -> None:
         assert recorded["payload"][0].as_py() == lakes.submitted[-1].transaction
 
 
-def test_what_has_happened_already_is_not_taken_where_the_server_says_so(tmp_path: Path) -> None:
+def test_redundant_messages_are_rejected_where_the_server_requires_it(tmp_path: Path) -> None:
     with both(tmp_path, calls=2, options='cleanup = "on"') as lakes:
         for name, node in list(lakes.nodes.items()):
             node.close()
@@ -675,7 +671,7 @@ def test_what_has_happened_already_is_not_taken_where_the_server_says_so(tmp_pat
         assert lakes.submit("left", 2, unknown).state == "waiting"
 
 
-def test_on_demand_a_lake_that_nothing_moves_makes_no_more_blocks(tmp_path: Path) -> None:
+def test_on_demand_idle_lake_makes_no_more_blocks(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
         height = node.network.height

@@ -108,7 +108,7 @@ def ingest(folder: Path, place: str, name: str, events: list[tuple[str, int, int
     assert execute(["ingest", "bridge-events", str(folder / name), "--lake", place], build_app, "causeway") == OK
 
 
-def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path) -> None:
+def test_output_and_metrics_follow_external_commits_until_ctrl_c(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
     ingest(tmp_path, place, "a.csv", [("send", 1, 10_000, 5), ("recv", 1, 20_000, 5), ("send", 2, 20_100, 5)])
     with Following(place, "--metrics-port", "0") as following:
@@ -155,7 +155,7 @@ def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_lines_for_programs_are_json_and_only_what_is_asked_for_decides(tmp_path: Path) -> None:
+def test_json_output_and_exit_code_cover_the_requested_checks(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
     ingest(tmp_path, place, "a.csv", [("send", 1, 10_000, 5), ("recv", 1, 20_000, 6)])
     with Following(place, "--json", "--check", "order") as following:
@@ -165,7 +165,7 @@ def test_lines_for_programs_are_json_and_only_what_is_asked_for_decides(tmp_path
         assert following.end() == OK
 
 
-def test_a_lake_that_runs_is_followed_by_its_heights(tmp_path: Path) -> None:
+def test_running_lake_is_followed_by_heights(tmp_path: Path) -> None:
     lake = ic_lake.make_lake(tmp_path, certification="off", until=4)
     with LedgerWatch(lake, 1000) as watch:
         first = watch.look()
@@ -208,7 +208,7 @@ def committed(place: str, indices: range, *, new: bool = False, answered: bool =
     writer.commit([], {})
 
 
-def test_a_damaged_file_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_damaged_file_is_reported_and_the_rest_continues(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
     committed(place, range(40), new=True)
     with LedgerWatch(place) as watch:
@@ -240,7 +240,7 @@ def test_a_damaged_file_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
         assert found_again.audit.lanes["sent"].to_pylist() == [81] and watch.look() is None
 
 
-def test_what_is_damaged_after_it_was_read_stops_nothing_either(tmp_path: Path) -> None:
+def test_file_damaged_after_reading_does_not_stop_the_audit(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
     committed(place, range(40), new=True, answered=True)
     with LedgerWatch(place) as watch:
@@ -269,7 +269,7 @@ def shown(lanes: list[LaneBacklog], chains: list[ChainCoverage]) -> AuditSnapsho
     return AuditSnapshot(1, None, 10, {}, {}, lanes, chains, len(lanes), 0, 0, 0, 0)
 
 
-def test_few_lanes_have_metrics_of_their_own_and_names_are_harmless() -> None:
+def test_few_lanes_have_own_metrics_and_names_are_escaped() -> None:
     hostile = 'a"b\\c\n\x1b[31m{d="1"} ' + "x" * 5_000
     lanes = [
         LaneBacklog(("p", f"{hostile}{number}", None, f"lane {number}"), 10, 1, 2, 3, 4.0 + number, None, number)
@@ -292,7 +292,7 @@ def test_few_lanes_have_metrics_of_their_own_and_names_are_harmless() -> None:
     assert all(len(value) <= 4 * 128 and value.isprintable() for _, labels in found for _, value in labels)
 
 
-def test_lanes_that_are_the_latest_have_metrics_of_their_own_however_little_waits_in_them() -> None:
+def test_latest_lanes_have_own_metrics_whatever_their_backlog() -> None:
     many = [LaneBacklog(("p", "a", "b", f"{n}"), 1000, 1000 + n, 0, 0, 5.0, None, 1.0 + n % 2) for n in range(300)]
     late = LaneBacklog(("p", "a", "b", "late"), 2, 1, 0, 0, 90.0, None, 80.0)
     shown_first = order_lanes([*many, late])
@@ -300,7 +300,7 @@ def test_lanes_that_are_the_latest_have_metrics_of_their_own_however_little_wait
     assert many[299] in shown_first[:MOST_LANES] and many[298] in shown_first[:MOST_LANES]
 
 
-def test_what_is_gone_is_told_as_zero_and_ages_are_by_the_clocks_of_the_data() -> None:
+def test_removed_lanes_report_zero_and_ages_use_data_clocks() -> None:
     rows: list[Row] = [
         {**LANE, "index": 1, "event": "sent", "chain": "a", "time": 10_000_000},
         {**LANE, "index": 2, "event": "sent", "chain": "a", "time": 12_000_000},
@@ -372,7 +372,7 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
         assert f"causeway: {place}: ledger.json is not what was written" in capsys.readouterr().err
 
 
-def test_an_empty_ledger_has_metrics_too(tmp_path: Path) -> None:
+def test_empty_ledger_has_metrics(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
     create_ledger(place, 3)
     collector = AuditCollector()

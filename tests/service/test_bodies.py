@@ -36,31 +36,31 @@ def parts(value: Any) -> int:
 
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=6))
-def test_what_has_few_parts_is_read_as_it_is(content: dict[str, Any]) -> None:
+def test_small_bodies_are_parsed_unchanged(content: dict[str, Any]) -> None:
     data = json.dumps(content, separators=(",", ":")).encode()
     assert bodies._parts(data) == parts(content)
     assert read_object(data) == content
 
 
 @pytest.mark.parametrize("mark", ["[]", "{}", "0", '""', '"\\\\"', '"\\""', '{"k":1}'])
-def test_many_parts_are_refused_before_they_are_read(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_with_many_parts_are_rejected_before_parsing(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(InvalidInput, match="more than 4000 names and values"):
         read_object(b'{"a":[' + b",".join([mark.encode()] * MAX_PARTS) + b"]}")
 
 
-def test_a_long_text_is_one_part_whatever_is_in_it() -> None:
+def test_long_text_is_one_part_whatever_its_content() -> None:
     text = '[{,:"\\' * 10_000
     assert read_object(json.dumps({"text": text}).encode()) == {"text": text}
 
 
 @pytest.mark.parametrize("digits", ["9" * 81, "-" + "9" * 80, "0." + "1" * 79, "1e" + "0" * 79])
-def test_a_long_number_is_refused(digits: str) -> None:
+def test_long_number_is_rejected(digits: str) -> None:
     with pytest.raises(InvalidInput, match="at most 80 are allowed"):
         read_object(b'{"a":' + digits.encode() + b"}")
 
 
-def test_a_client_has_one_turn_and_all_have_so_many() -> None:
+def test_turns_are_limited_per_client_and_in_total() -> None:
     async def run() -> list[str]:
         turns, order = BodyTurns(2), []
 
@@ -77,7 +77,7 @@ def test_a_client_has_one_turn_and_all_have_so_many() -> None:
     assert asyncio.run(run()) == ["a", "b", "c", "a", "a"]
 
 
-def test_who_gives_up_waiting_leaves_the_turn_to_others() -> None:
+def test_cancelled_waiter_leaves_its_turn_to_others() -> None:
     async def run() -> None:
         turns = BodyTurns(1)
         end = await turns.begin("a")
@@ -94,7 +94,7 @@ def test_who_gives_up_waiting_leaves_the_turn_to_others() -> None:
 
 @pytest.mark.parametrize("others", [("next", "last"), ("slow",)])
 @pytest.mark.parametrize("early", [True, False])
-def test_a_slow_body_must_hurry_once_others_wait(
+def test_slow_body_is_hurried_once_others_wait(
     early: bool, others: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "HURRIED_BODY", SOON)
@@ -121,7 +121,7 @@ def test_a_slow_body_must_hurry_once_others_wait(
     asyncio.run(run())
 
 
-def test_a_body_whose_time_is_over_can_no_longer_be_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_body_can_no_longer_be_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "LONGEST_BODY", SOON)
     hurried = []
 
@@ -149,7 +149,7 @@ def test_a_body_whose_time_is_over_can_no_longer_be_hurried(monkeypatch: pytest.
     asyncio.run(run())
 
 
-def test_a_client_is_an_address_or_a_network_of_them() -> None:
+def test_client_is_an_address_or_a_network_prefix() -> None:
     def client(host: str) -> str:
         return client_address(SimpleNamespace(client=SimpleNamespace(host=host)))  # type: ignore[arg-type]
 

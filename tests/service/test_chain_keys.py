@@ -58,7 +58,7 @@ def node_of(folder: Path, files: Mapping[str, Path], lake: str | None = None, mo
 
 
 @pytest.mark.parametrize("options", ["", 'certification = "threshold"'])
-def test_lakes_with_keys_in_files_exchange_and_execute_again_without_them(
+def test_lakes_with_file_keys_exchange_and_reexecute_without_them(
     tmp_path: Path, files: dict[str, Path], capsys: pytest.CaptureFixture[str], options: str
 ) -> None:
     lakes = Lakes(tmp_path, texts(files, calls=4, options=options), files)
@@ -84,7 +84,7 @@ def test_lakes_with_keys_in_files_exchange_and_execute_again_without_them(
     assert ended.value.code == 0 and "come out the same" in capsys.readouterr().out
 
 
-def test_recorded_certifications_are_verified_when_a_lake_is_executed_again(
+def test_recorded_certifications_are_verified_on_reexecution(
     tmp_path: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with node_of(tmp_path, files) as node:
@@ -109,7 +109,7 @@ def test_recorded_certifications_are_verified_when_a_lake_is_executed_again(
         assert LakeRecheck(open_lake(str(tmp_path / "lake"))).execute(0, 3) == differs
 
 
-def test_an_older_copy_of_a_lake_certifies_nothing(tmp_path: Path, files: dict[str, Path]) -> None:
+def test_older_copy_of_a_lake_certifies_nothing(tmp_path: Path, files: dict[str, Path]) -> None:
     with node_of(tmp_path, files) as node:
         node.produce()
         shutil.copytree(tmp_path / "lake", tmp_path / "copy")
@@ -122,7 +122,7 @@ def test_an_older_copy_of_a_lake_certifies_nothing(tmp_path: Path, files: dict[s
         assert node.network.height == 4
 
 
-def test_a_block_that_was_signed_before_a_kill_comes_out_the_same(
+def test_block_signed_before_a_kill_is_reproduced(
     tmp_path: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -159,7 +159,7 @@ def header_of(node: Node) -> tuple[bytes, int]:
     return row["root"], row["number"]
 
 
-def test_without_its_key_a_lake_is_not_continued(tmp_path: Path, files: dict[str, Path]) -> None:
+def test_lake_is_not_continued_without_its_key(tmp_path: Path, files: dict[str, Path]) -> None:
     with node_of(tmp_path, files) as node:
         node.produce()
         scenario = node.scenario
@@ -170,7 +170,7 @@ def test_without_its_key_a_lake_is_not_continued(tmp_path: Path, files: dict[str
     assert drawn_keys(load_scenario(tmp_path / "left.toml")) and not drawn_keys(scenario)
 
 
-def test_key_files_that_are_refused(tmp_path: Path, files: dict[str, Path]) -> None:
+def test_invalid_key_files_are_rejected(tmp_path: Path, files: dict[str, Path]) -> None:
     path = tmp_path / "left.toml"
     path.write_text(texts(files)["left"])
     scenario = load_scenario(path)
@@ -204,7 +204,7 @@ def test_key_files_that_are_refused(tmp_path: Path, files: dict[str, Path]) -> N
         ('chain_keys = { right = "KEY" }', r"options\.chain_keys\.right: this lake runs no chain of that name"),
     ],
 )
-def test_listed_keys_that_are_none(tmp_path: Path, files: dict[str, Path], options: str, text: str) -> None:
+def test_invalid_listed_keys_are_rejected(tmp_path: Path, files: dict[str, Path], options: str, text: str) -> None:
     path = tmp_path / "left.toml"
     key = read_chain_key(files["left"]).public.hex()
     path.write_text(scenario_text("left", options=options.replace("KEY", key)))
@@ -220,7 +220,7 @@ def run(*words: str) -> int:
     return ended.value.code
 
 
-def test_the_commands_make_and_show_the_key_of_a_subnet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_create_and_print_the_key_of_a_subnet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(tmp_path / "left.key")
     assert run("key", "new", "--chain", file) == 0
     made = capsys.readouterr().out.split()
@@ -234,9 +234,7 @@ def test_the_commands_make_and_show_the_key_of_a_subnet(tmp_path: Path, capsys: 
     assert run("key", "show", file) != 0 and "secret: a BLS12-381 secret key is" in capsys.readouterr().err
 
 
-def test_strangers_are_not_served_what_is_signed_with_drawn_keys(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_public_server_rejects_seed_derived_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "left.toml"
     path.write_text(scenario_text("left"))
     words = ["serve", str(tmp_path / "lake"), "--scenario", str(path), "--public", "--port", "0"]

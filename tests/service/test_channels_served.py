@@ -47,7 +47,7 @@ def http(node: Node) -> Http:
 
 
 @pytest.mark.slow
-def test_whatever_is_asked_is_answered_as_the_document_says(node: Node) -> None:
+def test_responses_conform_to_the_openapi_document(node: Node) -> None:
     served = create_application(node, ["testserver"])
     document: Any = schemathesis.openapi.from_asgi("/openapi.json", served)
     every = (found.ok() for found in document.get_all_operations())
@@ -61,7 +61,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(node: Node) -> None:
 @pytest.mark.parametrize(
     "path", ["far/watermark", "far/ingress", "far/channels", "left/channel/far", "left/queued/far?index=0"]
 )
-def test_what_is_answered_is_proved_under_the_root_of_the_head(http: Http, path: str) -> None:
+def test_answers_are_proved_under_the_head_root(http: Http, path: str) -> None:
     answer = http.get(f"/v1/chains/{path}")
     assert answer.status_code == 200, answer.text
     found = answer.json()
@@ -72,7 +72,7 @@ def test_what_is_answered_is_proved_under_the_root_of_the_head(http: Http, path:
     assert not proved(found | {"trust": {"kind": "root", "root": earlier}})
 
 
-def test_the_messages_in_a_channel_lead_to_its_head_in_the_list_of_channels(http: Http) -> None:
+def test_channel_messages_lead_to_its_head_in_the_channel_list(http: Http) -> None:
     listed = http.get("/v1/chains/far/channels").json()["channels"]
     mine = {(row["sender"], row["recipient"]): row for row in listed}
     found = http.get("/v1/chains/left/channel/far").json()
@@ -83,7 +83,7 @@ def test_the_messages_in_a_channel_lead_to_its_head_in_the_list_of_channels(http
     assert mine["left", "far"]["total_size"] == sum(len(row["data"]) // 2 for row in queue["messages"])
 
 
-def test_what_is_not_there_is_said(http: Http) -> None:
+def test_missing_items_are_reported(http: Http) -> None:
     for path, status in (
         ("left/queued/far?index=99", 404),
         ("left/queued/far?index=0&height=1", 404),
@@ -98,20 +98,20 @@ def test_what_is_not_there_is_said(http: Http) -> None:
         assert answer.status_code == status, (path, answer.text)
 
 
-def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_answers_are_rejected(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "MAX_ANSWER_BYTES", routes.ANSWER_MARGIN + 1_300)
     assert http.get("/v1/chains/far/watermark").status_code == 200
     answer = http.get("/v1/chains/far/ingress")
     assert answer.status_code == 400 and "an answer at most" in answer.json()["text"]
 
 
-def test_the_state_of_a_height_is_made_once_for_all_who_ask(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_of_a_height_is_built_once_for_all_requests(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     http.get("/v1/chains/far/ingress?height=6")
     monkeypatch.setattr("causeway.proving.icmp.channels.storage_changes", None)
     assert [http.get(f"/v1/chains/{chain}/ingress?height=6").status_code for chain in ("far", "left")] == [200, 200]
 
 
-def test_what_waits_is_told_of(node: Node, http: Http) -> None:
+def test_pending_queues_are_reported(node: Node, http: Http) -> None:
     text = http.get("/metrics").text
     assert f'causeway_relay_block{{leaf="0"}} {HEIGHT}.0' in text and 'causeway_queues_waiting{chain="far"} ' in text
     manifest = node.opened.manifest(HEIGHT)

@@ -35,7 +35,7 @@ def ticks(lakes: Lakes, own: str) -> list[int]:
     return [lake.manifest(height).tick for height in range(1, lakes.nodes[own].network.height + 1)]
 
 
-def test_a_copy_of_a_lake_is_as_old_as_the_lake(tmp_path: Path) -> None:
+def test_copied_lake_is_as_old_as_the_lake(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node, place = lakes.nodes["left"], Path(lakes.nodes["left"].network.lake.storage.uri)
         made = node.opened.about["made"]
@@ -62,7 +62,7 @@ def test_a_copy_of_a_lake_is_as_old_as_the_lake(tmp_path: Path) -> None:
         MAX_TIME,
     ],
 )
-def test_a_header_from_no_time_at_all_moves_nothing(tmp_path: Path, time: int) -> None:
+def test_header_without_a_plausible_time_moves_no_clock(tmp_path: Path, time: int) -> None:
     with both(tmp_path, calls=2) as lakes:
         left = lakes.nodes["left"]
         before, refused = left.network.tick, False
@@ -81,7 +81,7 @@ def test_a_header_from_no_time_at_all_moves_nothing(tmp_path: Path, time: int) -
         lakes.check(2)
 
 
-def test_headers_within_the_bounds_take_the_clock_on_in_steps_and_no_further(tmp_path: Path) -> None:
+def test_headers_within_bounds_advance_the_clock_in_limited_steps(tmp_path: Path) -> None:
     with both(tmp_path, calls=2) as lakes:
         left = lakes.nodes["left"]
         lead = int(MAX_LEAD_SECONDS)
@@ -96,7 +96,7 @@ def test_headers_within_the_bounds_take_the_clock_on_in_steps_and_no_further(tmp
         assert not left.pool
 
 
-def test_a_header_that_the_client_does_not_take_moves_nothing(tmp_path: Path) -> None:
+def test_header_rejected_by_the_client_moves_no_clock(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         left = lakes.nodes["left"]
         before = left.network.tick
@@ -113,7 +113,7 @@ def test_a_header_that_the_client_does_not_take_moves_nothing(tmp_path: Path) ->
         assert left.network.tick == moved + 1
 
 
-def test_lakes_that_were_started_apart_meet(tmp_path: Path) -> None:
+def test_lakes_started_apart_converge(tmp_path: Path) -> None:
     with both(tmp_path, calls=3) as lakes:
         for _ in range(200):
             lakes.nodes["right"].produce()
@@ -122,7 +122,7 @@ def test_lakes_that_were_started_apart_meet(tmp_path: Path) -> None:
         assert {max(ticks(lakes, own)) >= 200 for own in ENDS} == {True}
 
 
-def test_the_lead_is_measured_from_real_time_or_blocks() -> None:
+def test_lead_is_measured_from_real_time_or_blocks() -> None:
     clock = Clock(SECOND, 1_000.0, ClockBounds(30.0, 60.0), lambda: 1_500.0)
     assert clock.latest(0) == 560, "500 seconds old"
     assert clock.latest(900) == 960, "900 blocks"

@@ -147,18 +147,18 @@ async def answer_to(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("data", [b"", b"GET / HT", HEAD + b"X: "])
-def test_a_connection_on_which_no_request_comes_is_closed(data: bytes) -> None:
+def test_idle_connection_is_closed(data: bytes) -> None:
     assert asyncio.run(answer_to(data)) == b""
 
 
-def test_a_request_is_answered_however_long_it_takes() -> None:
+def test_slow_request_is_answered() -> None:
     assert asyncio.run(answer_to(HEAD + b"\r\n")).endswith(b"late")
     # The next one stops in the middle of its head.
     assert asyncio.run(answer_to(HEAD + b"\r\n" + HEAD)).endswith(b"late")
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool) -> None:
+def test_non_reading_client_is_disconnected(tmp_path: Path, encrypted: bool) -> None:
     own, believed = certificate(tmp_path).contexts() if encrypted else (None, None)
 
     async def run() -> None:
@@ -171,7 +171,7 @@ def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool)
     asyncio.run(run())
 
 
-def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_beyond_the_connection_limit_gets_a_json_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
 
     async def ask() -> list[bytes]:
@@ -197,7 +197,7 @@ def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json(monkeypatch:
     assert others == [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 404 Not Found\r\n"], "those before, and those after"
 
 
-def test_who_disconnects_while_it_waits_for_its_turn_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_disconnecting_while_waiting_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
 
     async def ask() -> list[bytes]:
@@ -220,11 +220,11 @@ def test_who_disconnects_while_it_waits_for_its_turn_leaves_its_place(monkeypatc
     assert asyncio.run(ask()) == [b"HTTP/1.1 404 Not Found\r\n", b"HTTP/1.1 200 OK\r\n"]
 
 
-def test_who_asks_before_it_has_the_answer_is_answered_once() -> None:
+def test_pipelined_request_is_answered_once() -> None:
     assert asyncio.run(answer_to(2 * (HEAD + b"\r\n"))).count(b"late") == 1
 
 
-def test_who_reads_slowly_gets_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_reader_gets_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CHECK_SECONDS", 0.5)
 
     async def run() -> None:
@@ -236,7 +236,7 @@ def test_who_reads_slowly_gets_the_whole_answer(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(run())
 
 
-def test_an_answer_that_takes_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_takes_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "LONGEST_ANSWER", 0.2)
     monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
 
@@ -249,7 +249,7 @@ def test_an_answer_that_takes_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatc
     asyncio.run(run())
 
 
-def test_what_is_held_is_bounded_and_the_slowest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffered_answers_are_bounded_and_the_slowest_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
     monkeypatch.setattr(bodies, "TIME", SECONDS)
 
@@ -275,7 +275,7 @@ def test_what_is_held_is_bounded_and_the_slowest_goes(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
-def test_what_goes_out_at_further_addresses_is_counted_as_well() -> None:
+def test_answers_at_other_addresses_are_counted_too() -> None:
     held, sizes = bodies.BodyTransfers(), []
     app = Starlette()
     app.state.transfers = held
@@ -301,7 +301,7 @@ async def _long(reader: asyncio.StreamReader, pause: float = 0.0) -> int:
     return got
 
 
-def test_bodies_that_do_not_come_are_held_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_bodies_are_buffered_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 1 << 20
     head = b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -332,7 +332,7 @@ def test_bodies_that_do_not_come_are_held_within_the_bound(monkeypatch: pytest.M
         ({"name": "other.example"}, True, "Hostname mismatch"),
     ],
 )
-def test_a_client_believes_the_certificate_that_it_was_given_and_says_why_it_does_not(
+def test_client_trusts_the_given_certificate_and_explains_rejections(
     tmp_path: Path, shown: dict[str, Any], believed: bool, error: str | None
 ) -> None:
     files = certificate(tmp_path, **shown)
@@ -351,7 +351,7 @@ def test_a_client_believes_the_certificate_that_it_was_given_and_says_why_it_doe
             asyncio.run(run())
 
 
-def test_all_addresses_of_a_process_have_parts_of_the_connections_that_it_may_open(
+def test_all_addresses_of_a_process_share_its_connection_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listening, "_descriptors", lambda: 1024)
@@ -364,7 +364,7 @@ def test_all_addresses_of_a_process_have_parts_of_the_connections_that_it_may_op
         assert sockets[0].most == 102, "what was said before stays"
 
 
-def test_connections_beyond_the_bound_are_closed_and_those_within_it_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_the_limit_are_closed_and_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "MAX_CONNECTIONS", 5)
     monkeypatch.setattr(connections, "CHECK_SECONDS", 1.0)
 
@@ -387,7 +387,7 @@ def test_connections_beyond_the_bound_are_closed_and_those_within_it_served(monk
     asyncio.run(run())
 
 
-def test_who_does_not_end_a_handshake_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_handshake_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "HANDSHAKE", 0.1)
     own, _ = certificate(tmp_path).contexts()
 
@@ -401,7 +401,7 @@ def test_who_does_not_end_a_handshake_is_cut_off(tmp_path: Path, monkeypatch: py
         runner.run(run())
 
 
-def test_the_address_can_be_connected_to_as_soon_as_it_is_told(tmp_path: Path) -> None:
+def test_address_accepts_connections_once_reported(tmp_path: Path) -> None:
     connected: list[Any] = []
     with both(tmp_path, calls=0) as lakes, listening.bind_socket("127.0.0.1", 0) as own:
 

@@ -27,7 +27,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainLakes]:
 
 
 @pytest.mark.parametrize("lake", ["near", "far"])
-def test_whatever_is_asked_is_answered_as_the_document_says(lakes: DomainLakes, lake: str) -> None:
+def test_responses_conform_to_the_openapi_document(lakes: DomainLakes, lake: str) -> None:
     served = create_application(lakes.nodes[lake], ["testserver"])
     document: Any = schemathesis.openapi.from_asgi("/openapi.json", served)
     every = (found.ok() for found in document.get_all_operations())
@@ -38,7 +38,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(lakes: DomainLakes, 
         ask(operation, schemathesis.GenerationMode.NEGATIVE)
 
 
-def test_a_whole_number_is_one_however_it_is_written(lakes: DomainLakes) -> None:
+def test_integers_are_accepted_in_any_notation(lakes: DomainLakes) -> None:
     """RFC 8785 writes 3 for both; what is no whole number is refused by its key."""
     http = Http(create_application(lakes.nodes["near"]))
     body = '{"counterparty": "right", "lanes": [{"channel": 0}], "block": %s}'
@@ -54,7 +54,7 @@ def test_a_whole_number_is_one_however_it_is_written(lakes: DomainLakes) -> None
         assert answer.status_code == 400 and answer.json()["text"].startswith("body: block: "), block
 
 
-def test_lanes_are_found_however_they_are_named(lakes: DomainLakes) -> None:
+def test_lanes_are_found_by_every_name(lakes: DomainLakes) -> None:
     views = lakes.views["near"]
     block = lakes.views["far"].channels("right", "left", None)["best"] - 5
 
@@ -69,7 +69,7 @@ def test_lanes_are_found_however_they_are_named(lakes: DomainLakes) -> None:
     assert found((0, False, 1), (0, False, 0), most=1) == both_of_it
 
 
-def test_what_prometheus_is_told_is_read_once(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_values_are_read_once(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of many pairs of chains is no table a pair."""
     views, node = lakes.views["near"], lakes.nodes["near"]
     reads: list[str] = []
@@ -95,7 +95,7 @@ def test_what_prometheus_is_told_is_read_once(lakes: DomainLakes, monkeypatch: p
     assert sorted(reads) == ["blocks", "channels"]
 
 
-def test_what_takes_long_to_read_is_answered_in_part(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_reads_are_answered_partially(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
     views: dict[str, Callable[[int | None], dict[str, Any]]] = {
         "headers": lakes.views["near"].blocks,
         "receipts": functools.partial(lakes.views["far"].receipts, "right"),
@@ -113,7 +113,7 @@ def test_what_takes_long_to_read_is_answered_in_part(lakes: DomainLakes, monkeyp
         assert shown == whole[name][name] and answer.get("signature") == whole[name].get("signature")
 
 
-def test_of_a_chain_that_makes_no_blocks_nothing_is_read(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain_without_new_blocks_is_not_read(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
     receipts = lakes.views["far"].receipts("right", None)["receipts"]
     blocks = lakes.views["near"].blocks(None)["headers"]
     assert len(receipts) > 5 and len(blocks) > 5

@@ -88,7 +88,7 @@ def test_calls_and_transfers_go_both_ways(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_channel_is_opened_and_closed_from_lake_to_lake(tmp_path: Path) -> None:
+def test_channel_is_opened_and_closed_between_lakes(tmp_path: Path) -> None:
     calls = """
     channels = "initiate"
     [[options.channel_calls]]
@@ -135,7 +135,7 @@ options = {late_every = 1, late_by = 20}
 
 
 @pytest.mark.slow
-def test_an_answer_waits_for_a_channel_that_the_other_lake_opens_later(tmp_path: Path) -> None:
+def test_answer_waits_for_a_channel_the_other_lake_opens_later(tmp_path: Path) -> None:
     """Nobody knows what the other lake plans: an answer to one of its chains is not given up."""
     with both(tmp_path, {"far": sending("bob", "slow-left", amount=70)}, options=LATER, more=SLOW) as lakes:
         for _ in range(100):
@@ -149,7 +149,7 @@ def test_an_answer_waits_for_a_channel_that_the_other_lake_opens_later(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_lake_that_was_away_comes_after(tmp_path: Path) -> None:
+def test_absent_lake_catches_up(tmp_path: Path) -> None:
     """The consensus chain goes on without the other lake, and the other way round; then all is brought."""
     with both(tmp_path, {"near": sending("alice", "echo-right", 2), "far": sending("bob", "echo-left", 2)}) as lakes:
         for _ in range(12):
@@ -162,7 +162,7 @@ def test_a_lake_that_was_away_comes_after(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_started_again_brings_nothing_twice(tmp_path: Path) -> None:
+def test_restarted_process_delivers_nothing_twice(tmp_path: Path) -> None:
     with both(tmp_path, SENDS) as lakes:
         for number in range(100):
             if number % 3 == 0:
@@ -192,21 +192,23 @@ def test_a_process_started_again_brings_nothing_twice(tmp_path: Path) -> None:
         ("", '[options.validator_keys]\nleft = ["0"]', "64 hexadecimal digits"),
     ],
 )
-def test_what_cannot_reach_other_lakes_is_refused(tmp_path: Path, options: str, more: str, text: str) -> None:
+def test_messages_that_cannot_reach_other_lakes_are_rejected(
+    tmp_path: Path, options: str, more: str, text: str
+) -> None:
     path = tmp_path / "near.toml"
     path.write_text(scenario_text("near", "", options, more))
     with pytest.raises(InvalidInput, match=text):
         Node(load_scenario(path), str(tmp_path / "near"), BlockPace(0, on_demand=True))
 
 
-def test_the_consensus_chain_is_named_by_every_lake(tmp_path: Path) -> None:
+def test_every_lake_names_the_consensus_chain(tmp_path: Path) -> None:
     path = tmp_path / "near.toml"
     path.write_text(scenario_text("near").replace('role = "consensus"', ""))
     with pytest.raises(InvalidInput, match="one consensus chain: name it in every scenario"):
         Node(load_scenario(path), str(tmp_path / "near"), BlockPace(0, on_demand=True))
 
 
-def test_what_a_lake_that_follows_has_for_others_is_proved_out_of_it(tmp_path: Path) -> None:
+def test_messages_of_a_following_lake_are_proved_from_it(tmp_path: Path) -> None:
     """As what its relay process brings is, and taken as such; what others have is proved out of their lakes."""
     with both(tmp_path, {"far": sending("bob", "echo-left", 2)}) as lakes:
         opened = lakes.nodes["far"].opened

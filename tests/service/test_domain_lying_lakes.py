@@ -16,7 +16,7 @@ def lying(lakes: DomainLakes, kind: type, change: Callable[[Any], Any]) -> Calla
     return lambda step, answer: change(answer) if isinstance(step, kind) else answer
 
 
-def test_a_process_hands_over_nothing_of_what_a_lake_says_falsely(tmp_path: Path) -> None:
+def test_process_delivers_no_false_claim_of_a_lake(tmp_path: Path) -> None:
     with both(tmp_path, {"near": sending("alice", "echo-right", 2)}) as lakes:
         way = direction(lakes, "left>right")
         others = [one for one in lakes.ends.directions if one.what != "messages"]

@@ -34,7 +34,7 @@ def outcomes(lakes: DomainLakes, lake: str, *carried: tuple[str, Transaction]) -
     return [[(one["why"], one["where"], one["count"]) for one in faults] for faults in found]
 
 
-def test_messages_are_told_by_lane_and_nonce(lakes: DomainLakes) -> None:
+def test_messages_are_looked_up_by_lane_and_nonce(lakes: DomainLakes) -> None:
     taken = handed_over(lakes, Messages, "left")
     envelope = taken.envelopes[0]
     ahead = replace(CrossDomainMessage.decode(taken.envelopes[1]), nonce=40).encode()
@@ -68,7 +68,7 @@ def test_receipts_and_headers(lakes: DomainLakes) -> None:
     assert outcomes(lakes, "far", ("main", blocks)) == [[("Stale", "main", 1)]]
 
 
-def test_what_a_user_sent_is_none_of_it(lakes: DomainLakes) -> None:
+def test_user_messages_are_excluded(lakes: DomainLakes) -> None:
     """Also where the same key has carried something in the same block, that was refused."""
     taken = lakes.send("near", {"to": "echo-left", "method": "x"})
     known = handed_over(lakes, Messages, "left")

@@ -148,7 +148,7 @@ def test_two_lakes_and_a_relay_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_servers_and_relay_processes_are_killed_and_go_on(tmp_path: Path) -> None:
+def test_killed_servers_and_relay_processes_resume(tmp_path: Path) -> None:
     chance = random.Random(7)
     with served(tmp_path) as lakes:
         relay = lakes.relay()

@@ -68,7 +68,7 @@ def refused(lakes: DomainLakes, lake: str, chain: str, *transactions: Transactio
 # ---- blocks of the consensus chain
 
 
-def test_blocks_that_the_author_did_not_sign_or_that_do_not_follow(lakes: DomainLakes) -> None:
+def test_unsigned_or_unlinked_blocks_are_rejected(lakes: DomainLakes) -> None:
     lakes.produce(2)
     known = lakes.views["far"].followed()["best"]
     found = lakes.read_blocks(known)
@@ -117,7 +117,7 @@ def _known(followed: dict[str, Any], what: str) -> dict[str, int]:
     return {one["domain"]: one["block"] for one in followed[what]}
 
 
-def test_what_a_final_block_has_of_domains_is_proved(lakes: DomainLakes) -> None:
+def test_domain_contents_of_a_final_block_are_proved(lakes: DomainLakes) -> None:
     lakes.around()
     final = lakes.views["far"].followed()["final"]
     lakes.produce(2)
@@ -164,7 +164,7 @@ def test_what_a_final_block_has_of_domains_is_proved(lakes: DomainLakes) -> None
 
 
 @pytest.mark.parametrize(("comes", "shows"), [("first", "one domain"), ("last", "nothing")])
-def test_who_shows_less_than_there_is_of_each_new_block_stops_nobody(tmp_path: Path, comes: str, shows: str) -> None:
+def test_incomplete_block_evidence_by_strangers_stops_nobody(tmp_path: Path, comes: str, shows: str) -> None:
     """Anyone may bring blocks that their author signed, and proofs out of what is public, ahead of those who relay."""
     sends = {"near": sending("alice", "echo-right", 2), "far": sending("bob", "echo-third", 2, tick=1)}
     with both(tmp_path, sends) as lakes:
@@ -199,7 +199,7 @@ def _ahead(lakes: DomainLakes, shows: str) -> None:
 # ---- receipts
 
 
-def test_receipts_that_no_operator_signed_or_that_do_not_follow(lakes: DomainLakes) -> None:
+def test_unsigned_or_unlinked_receipts_are_rejected(lakes: DomainLakes) -> None:
     lakes.produce(2)
     known = lakes.views["near"].receipted("right")["number"]
     rows = lakes.views["far"].receipts("right", known)["receipts"]
@@ -240,7 +240,7 @@ def test_receipts_that_no_operator_signed_or_that_do_not_follow(lakes: DomainLak
     assert one(first) == {"Stale": 1}
 
 
-def test_a_domain_takes_out_no_more_than_it_was_given(tmp_path: Path) -> None:
+def test_domain_withdraws_no_more_than_it_received(tmp_path: Path) -> None:
     """Its operator signs a receipt of a transfer that it has no cover for: none of its receipts is confirmed after."""
     with both(tmp_path) as lakes:
         for _ in range(3):
@@ -275,7 +275,7 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("target", ["left", pytest.param("right", marks=pytest.mark.slow)])
-def test_an_envelope_with_one_altered_byte_is_refused(tmp_path: Path, target: str) -> None:
+def test_envelope_with_one_altered_byte_is_rejected(tmp_path: Path, target: str) -> None:
     lake = {"left": "near", "right": "far"}[target]
     source = {"left": "right", "right": "left"}[target]
     sends = {"far": sending("bob", "echo-left")} if target == "left" else {"near": sending("alice", "echo-right")}
@@ -315,7 +315,7 @@ def _differs_in_tag_alone(data: bytes, honest: CrossDomainMessage) -> bool:
         return False
 
 
-def test_what_a_chain_does_not_take_is_refused_before_it_waits(lakes: DomainLakes) -> None:
+def test_messages_a_chain_would_reject_are_rejected_before_queueing(lakes: DomainLakes) -> None:
     blocks = lakes.read_blocks(None)
     messages = Messages((b"none",), (False,))
     receipts = Receipts((SignedReceipt(1, b"none", bytes(64)),))
@@ -346,7 +346,7 @@ def test_what_a_chain_does_not_take_is_refused_before_it_waits(lakes: DomainLake
     assert refused(lakes, "near", "left", messages) == {"FailedToDecode": 1}
 
 
-def test_what_is_asked_wrongly_is_named_by_its_key(lakes: DomainLakes) -> None:
+def test_invalid_requests_are_reported_by_key(lakes: DomainLakes) -> None:
     near, far = lakes.views["near"], lakes.views["far"]
     for key, ask in (
         ("chain", lambda: near.channels("nowhere", "left", None)),

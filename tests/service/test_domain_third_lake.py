@@ -48,7 +48,7 @@ def content(target: str, nonce: int, amount: int, *, call: bool) -> Message:
 
 
 @pytest.mark.slow
-def test_a_lake_that_follows_takes_of_a_third_lakes_domain_what_it_declared(tmp_path: Path) -> None:
+def test_following_lake_accepts_declared_transfers_of_a_third_lakes_domain(tmp_path: Path) -> None:
     with both(tmp_path, options=POOR, more=FOURTH) as lakes:
         fourth = Stranger(lakes)
         lakes.produce()
@@ -110,7 +110,7 @@ def answered_hugely(nonce: int) -> Message:
     "target", [pytest.param("right", marks=pytest.mark.slow), "left", pytest.param("main", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("declares", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_amounts_that_no_sum_holds_end_nothing(tmp_path: Path, target: str, declares: bool) -> None:
+def test_overflowing_amounts_end_nothing(tmp_path: Path, target: str, declares: bool) -> None:
     """Even the fees of those that declare nothing are refused; of the others all but the fees."""
     sends = {"near": sending("alice", "dave", 2, amount=10)}
     with both(tmp_path, sends, options=POOR, more=FOURTH) as lakes:

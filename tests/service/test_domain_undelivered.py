@@ -64,7 +64,7 @@ def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answe
 
 
 @pytest.mark.parametrize("grows", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_lake_that_claims_a_message_that_there_is_not_is_given_up(tmp_path: Path, grows: bool) -> None:
+def test_lake_claiming_a_missing_message_is_given_up(tmp_path: Path, grows: bool) -> None:
     """All others of the direction are brought first; a claim that grows is waited for no longer."""
     looked = 0
 
@@ -89,7 +89,7 @@ def test_a_lake_that_claims_a_message_that_there_is_not_is_given_up(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_domain_of_which_no_receipt_is_confirmed_any_more_is_given_up(tmp_path: Path) -> None:
+def test_domain_without_further_confirmed_receipts_is_given_up(tmp_path: Path) -> None:
     """Its operator has exported what it never had; what it answers is proved nowhere."""
     with both(tmp_path, {"near": sending("alice", "echo-right", 2)}, options=QUICK) as lakes:
         lakes.produce(2)
@@ -109,7 +109,7 @@ def test_a_domain_of_which_no_receipt_is_confirmed_any_more_is_given_up(tmp_path
         assert hopeless["right>left"].endswith("channel 0, responses from nonce 0 on")
 
 
-def test_a_lake_that_says_the_same_again_and_again_is_given_up_with_a_reason(tmp_path: Path) -> None:
+def test_lake_repeating_itself_is_given_up_with_a_reason(tmp_path: Path) -> None:
     """Of its blocks only the first ones ever come; the other lake knows them."""
     first: list[Any] = []
 
@@ -142,7 +142,7 @@ def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
     ]
 
 
-def test_only_what_the_target_takes_ends_a_wait() -> None:
+def test_only_target_progress_resets_the_stall_timeout() -> None:
     lane, other = (0, False), (1, False)
     # The number of blocks of the consensus chain; where that stands, of the target.
     assert waited(({lane: (3, 4)}, 10, 1), ({lane: (3, 9)}, 30, 2), ({lane: (3, 9)}, 30, 60)) == [0, 20, 58]
@@ -157,7 +157,7 @@ def test_only_what_the_target_takes_ends_a_wait() -> None:
     assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 4)}, 20, 2), ({lane: (4, 5)}, 30, 3)) == [0, 0, 0]
 
 
-def test_what_is_taken_back_ends_no_wait() -> None:
+def test_reverted_progress_does_not_reset_the_stall_timeout() -> None:
     lane = (0, False)
     # The target takes back what it took, or where it is.
     looks = [({lane: (expected, 2)}, 10 * at, 1) for at, expected in enumerate((0, 1, 2, 0, 1, 2, 0))]
@@ -201,7 +201,7 @@ class Said:
     ],
     ids=["taken, and then not", "taken in part, and then not", "sent, and then not", "blocks made, and then not"],
 )
-def test_a_direction_of_which_a_lake_takes_back_what_it_said_is_given_up(said: Said) -> None:
+def test_direction_with_reverting_claims_is_given_up(said: Said) -> None:
     clients: Any = {"a": said, "b": said}
     place = RelayPlacement("main", "a", ("main", "left", "right"), LIMITS)
     ends = LakeDirections((ChainPair("a", "left", "right"),), place, ("right",))

@@ -74,7 +74,7 @@ def fees_alone(transfers: Transfers) -> Transfers:
 
 
 @pytest.mark.parametrize("says", [nothing, pytest.param(fees_alone, marks=pytest.mark.slow)])
-def test_value_that_no_receipt_speaks_of_is_never_credited(tmp_path: Path, says: Any) -> None:
+def test_value_without_a_receipt_is_never_credited(tmp_path: Path, says: Any) -> None:
     """Who took it could pass it on, and would be stopped for what it was never given: alice is to send 120,000."""
     with both(tmp_path, SENDS, options=POOR) as lakes:
         lies = Undeclared("right", says)
@@ -119,7 +119,7 @@ def response(nonce: int, payload: EndpointResponse) -> Message:
 
 
 @pytest.mark.slow
-def test_what_receipts_say_is_taken_and_no_more(tmp_path: Path) -> None:
+def test_exactly_the_value_in_receipts_is_credited(tmp_path: Path) -> None:
     """Nonces go on, whatever comes of a request; what is declared later covers what comes later."""
     with both(tmp_path, options=POOR) as lakes:
         given = account(lakes, "alice", "left")
@@ -151,7 +151,7 @@ def test_what_receipts_say_is_taken_and_no_more(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rejected", [0, 1_000])
-def test_what_comes_back_of_a_transfer_is_what_the_receipt_says_was_refused(tmp_path: Path, rejected: int) -> None:
+def test_refunds_equal_the_rejected_amounts_in_the_receipt(tmp_path: Path, rejected: int) -> None:
     """A domain that takes a transfer and answers that it has refused it would have it twice."""
     sends = {"near": sending("alice", "bob", method="transporter.transfer", amount=1_000)}
     with both(tmp_path, sends, options=POOR) as lakes:

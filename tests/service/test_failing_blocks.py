@@ -13,7 +13,7 @@ from causeway.service.keys.validators import SignedHeights
 from tests.support.common.lakes import both
 
 
-def test_a_full_disk_ends_a_server_with_one_line_that_names_the_file(
+def test_full_disk_ends_a_server_with_one_line_naming_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*arguments: Any, **named: Any) -> Any:
@@ -36,7 +36,7 @@ def test_a_full_disk_ends_a_server_with_one_line_that_names_the_file(
         assert ended.value.code == code and last.startswith(f"causeway: {said}")
 
 
-def test_a_full_disk_is_told_with_the_file_of_what_was_signed(tmp_path: Path) -> None:
+def test_full_disk_is_reported_with_the_signing_record_file(tmp_path: Path) -> None:
     (tmp_path / "key.signed.new").symlink_to("/dev/full")
     (tmp_path / "key").touch()
     signed = SignedHeights({"left": [tmp_path / "key"]}, "memory://lake")

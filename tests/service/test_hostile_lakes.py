@@ -20,7 +20,7 @@ def refused(lakes: Lakes, altered: Any) -> str:
     return passed.why
 
 
-def test_proofs_that_are_none_are_not_paid_for(tmp_path: Path) -> None:
+def test_invalid_proofs_are_not_paid_for(tmp_path: Path) -> None:
     def another_value(step: Step, answer: Any) -> Any:
         if isinstance(step, ReadProofs):
             value, proof = answer[2]
@@ -33,20 +33,20 @@ def test_proofs_that_are_none_are_not_paid_for(tmp_path: Path) -> None:
         lakes.check(5)
 
 
-def test_a_header_of_another_chain_is_not_paid_for(tmp_path: Path) -> None:
+def test_header_of_another_chain_is_not_paid_for(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         other = bytes.fromhex(lakes.views["right"].header("right", lakes.views["left"].height())["signed_header"])
         why = refused(lakes, lambda step, answer: other if isinstance(step, ReadHeader) else answer)
         assert "trusted validators hash to" in why
 
 
-def test_a_header_that_is_none_is_not_paid_for(tmp_path: Path) -> None:
+def test_invalid_header_is_not_paid_for(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         why = refused(lakes, lambda step, answer: answer[:-1] if isinstance(step, ReadHeader) else answer)
         assert "header update" in why
 
 
-def test_a_header_of_another_height_is_not_paid_for(tmp_path: Path) -> None:
+def test_header_of_another_height_is_not_paid_for(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         old = bytes.fromhex(lakes.views["left"].header("left", 1)["signed_header"])
         lakes.nodes["left"].produce()
@@ -54,7 +54,7 @@ def test_a_header_of_another_height_is_not_paid_for(tmp_path: Path) -> None:
         assert "height 1" in why
 
 
-def test_a_lake_that_names_endless_ranges_costs_little() -> None:
+def test_lake_naming_endless_ranges_costs_little() -> None:
     content: dict[str, Any] = {"head": 0, "tail": 2**60, "entries": [[0, 2**60, 1]]}
     late = {**content, "ready": 2**60, "missing": [], "waiting": []}
     none = {"head": 0, "tail": 0, "entries": [], "ready": 0, "missing": [], "waiting": []}

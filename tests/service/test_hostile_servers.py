@@ -54,13 +54,13 @@ def lane(client: ZoneLakeClient) -> Any:
     return client.lane("left", "right")
 
 
-def test_an_honest_lane_is_read() -> None:
+def test_honest_lane_is_read() -> None:
     with hostile(answers(LANE)) as server:
         assert ask(server.url, lane).height == 3
 
 
 @pytest.mark.parametrize("make", [drip, slow_head])
-def test_a_lake_that_drips_has_a_deadline(make: Callable[[float, threading.Event], Behaviour]) -> None:
+def test_dripping_lake_hits_a_deadline(make: Callable[[float, threading.Event], Behaviour]) -> None:
     closing = threading.Event()
     with hostile(make(0.01, closing)) as server:
         with pytest.raises(Unreachable, match="no answer in time"):
@@ -68,13 +68,13 @@ def test_a_lake_that_drips_has_a_deadline(make: Callable[[float, threading.Event
         closing.set()
 
 
-def test_a_lake_that_sends_gigabytes_is_cut_off() -> None:
+def test_lake_sending_gigabytes_is_cut_off() -> None:
     with hostile(endless) as server, pytest.raises(ServiceError, match=f"more than {MAX_SMALL_ANSWER_BYTES} bytes"):
         ask(server.url, lane)
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, "Forbidden"), (409, "NumberTaken")])
-def test_a_key_that_is_not_taken_is_named_with_what_to_do(status: int, error: str) -> None:
+def test_rejected_key_is_named_with_a_hint(status: int, error: str) -> None:
     with hostile(
         lambda path, body, send: (status, {}, b'{"error": "%s", "text": "sender: no"}' % error.encode())
     ) as it:
@@ -83,7 +83,7 @@ def test_a_key_that_is_not_taken_is_named_with_what_to_do(status: int, error: st
         assert len(it.requests) == 1
 
 
-def test_redirects_are_not_followed_and_compression_is_not_undone() -> None:
+def test_redirects_are_not_followed_and_compression_is_not_decoded() -> None:
     def redirect(path: str, body: bytes, send: Any) -> Any:
         return 302, {"location": "http://127.0.0.1:1/"}, b"{}"
 
@@ -132,7 +132,7 @@ def test_redirects_are_not_followed_and_compression_is_not_undone() -> None:
         (b'{"chain": "\\ud800"}', "status 200"),
     ],
 )
-def test_lanes_that_are_none_are_refused_in_one_line(content: Any, why: str) -> None:
+def test_invalid_lanes_are_rejected_in_one_line(content: Any, why: str) -> None:
     with hostile(answers(content)) as server:
         with pytest.raises(ServiceError, match=why) as caught:
             ask(server.url, lane)
@@ -153,7 +153,7 @@ def test_lanes_that_are_none_are_refused_in_one_line(content: Any, why: str) -> 
         [{"key": "01", "value": "00", "proof": "00"}] * 3,
     ],
 )
-def test_proofs_of_another_form_are_refused(rows: list[Any]) -> None:
+def test_proofs_of_another_format_are_rejected(rows: list[Any]) -> None:
     with hostile(answers({"proofs": rows})) as server, pytest.raises(ServiceError):
         ask(server.url, lambda client: client.proofs("left", 3, (b"\x01", b"\x01")))
 
@@ -220,7 +220,7 @@ def local_relaying(lakes: Lakes, report: Callable[[ZoneProgress], None]) -> tupl
     return ZoneRelay(clients, directions, rules, pacing=pacing, report=report, journal=notes), clients, notes
 
 
-def test_a_direction_that_fails_is_started_again_and_the_other_goes_on(tmp_path: Path) -> None:
+def test_failed_direction_restarts_and_the_other_continues(tmp_path: Path) -> None:
     with both(tmp_path, calls=3) as lakes:
         done: list[int] = []
 
@@ -244,7 +244,7 @@ def test_a_direction_that_fails_is_started_again_and_the_other_goes_on(tmp_path:
         assert sum(item["messages"] for item in notes.named("delivered")) == 12
 
 
-def test_a_lake_that_takes_everything_and_does_nothing_is_left_alone_longer_and_longer(tmp_path: Path) -> None:
+def test_accepting_but_inactive_lake_is_polled_ever_less_often(tmp_path: Path) -> None:
     with both(tmp_path, calls=2) as lakes:
         relaying, clients, notes = local_relaying(lakes, lambda progress: None)
         taken: list[bytes] = []
@@ -262,7 +262,7 @@ def test_a_lake_that_takes_everything_and_does_nothing_is_left_alone_longer_and_
         assert lakes.answered("right") == []
 
 
-def test_told_to_end_a_pass_that_never_ends_is_cancelled(tmp_path: Path) -> None:
+def test_endless_pass_is_cancelled_on_shutdown(tmp_path: Path) -> None:
     with both(tmp_path, calls=1) as lakes:
         relaying, clients, _ = local_relaying(lakes, lambda progress: None)
 
@@ -292,7 +292,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_dripping_lake_does_not_make_a_process_deaf(number: int) -> None:
+def test_dripping_lake_does_not_block_shutdown(number: int) -> None:
     closing = threading.Event()
     with hostile(drip(0.01, closing)) as server:
         relay = start("relay", server.url, server.url)
@@ -304,7 +304,7 @@ def test_a_dripping_lake_does_not_make_a_process_deaf(number: int) -> None:
         assert [line.split()[3] for line in log.splitlines()] == ["stopping", "stopped"]
 
 
-def test_a_lake_that_turns_hostile_costs_a_running_process_neither_its_life_nor_memory(tmp_path: Path) -> None:
+def test_lake_turning_hostile_costs_a_process_neither_life_nor_memory(tmp_path: Path) -> None:
     with served(tmp_path, 0, "--on-demand", "--block-seconds", "0") as lakes:
         turned: list[Behaviour] = []
 
@@ -333,7 +333,7 @@ def test_a_lake_that_turns_hostile_costs_a_running_process_neither_its_life_nor_
 
 
 @pytest.mark.slow
-def test_a_process_waits_for_lakes_that_are_not_there_yet(tmp_path: Path) -> None:
+def test_process_waits_for_lakes_that_are_not_up_yet(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with served(tmp_path, 2, "--on-demand", "--block-seconds", "0") as lakes:

@@ -70,7 +70,7 @@ def verdicts(found: AuditResult) -> dict[str, str]:
     return {check.name: check.verdict for check in found.checks.values()}
 
 
-def test_what_one_lake_leaves_unknown_both_show(lakes: dict[str, str], tmp_path: Path) -> None:
+def test_two_lakes_in_one_ledger_resolve_each_others_unknowns(lakes: dict[str, str], tmp_path: Path) -> None:
     one, other = str(tmp_path / "one"), str(tmp_path / "other")
     for target, order in ((one, ("near", "far")), (other, ("far", "near"))):
         counts = [ingest_lake(lakes[name], target, buckets=2).rows for name in order]
@@ -90,7 +90,7 @@ def test_what_one_lake_leaves_unknown_both_show(lakes: dict[str, str], tmp_path:
 
 
 @pytest.mark.slow
-def test_a_lake_that_grew_is_taken_on_beside_another_one(tmp_path: Path) -> None:
+def test_grown_lake_is_ingested_beside_another_one(tmp_path: Path) -> None:
     target, whole = str(tmp_path / "ledger"), str(tmp_path / "whole")
     with both(tmp_path / "lakes", SENDS) as running:
         for _ in range(3):
@@ -105,7 +105,7 @@ def test_a_lake_that_grew_is_taken_on_beside_another_one(tmp_path: Path) -> None
     assert stored(open_ledger(target))["ledger"] == stored(open_ledger(whole))["ledger"]
 
 
-def test_lakes_that_exchange_nothing_have_no_ledger_in_common(lakes: dict[str, str], tmp_path: Path) -> None:
+def test_unrelated_lakes_are_rejected_in_one_ledger(lakes: dict[str, str], tmp_path: Path) -> None:
     target = str(tmp_path / "ledger")
     ingest_lake(lakes["near"], target)
     before: Any = stored(open_ledger(target))

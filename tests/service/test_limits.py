@@ -24,7 +24,7 @@ LONGEST = limits.MAX_DATA_BYTES - CALL_BYTES - len(METHOD)
 """Bytes of the longest text that a call to another lake carries."""
 
 
-def test_each_limit_holds_what_those_before_it_allow() -> None:
+def test_limits_are_mutually_consistent() -> None:
     submission = limits.VALUE_COPIES * limits.MAX_VALUE_BYTES + limits.MAX_PATH_BYTES
     assert submission <= limits.MAX_TRANSACTION_BYTES <= MAX_MESSAGE_BYTES
     assert limits.MAX_DATA_BYTES + limits.MAX_ENVELOPE_BYTES <= limits.MAX_VALUE_BYTES
@@ -41,7 +41,7 @@ def test_each_limit_holds_what_those_before_it_allow() -> None:
     assert waiting.size >= limits.MAX_BLOCK_BYTES
 
 
-def test_the_longest_packet_goes_there_and_back_and_a_byte_more_is_refused_at_the_door(tmp_path: Path) -> None:
+def test_longest_packet_makes_a_round_trip_and_one_more_byte_is_rejected(tmp_path: Path) -> None:
     options = f"max_data_bytes = {limits.MAX_DATA_BYTES}"
     with both(tmp_path, calls=0, options=options) as lakes:
         call = {"receiver": "echo-right", "method": METHOD, "text": "x" * LONGEST}
@@ -59,7 +59,7 @@ def test_the_longest_packet_goes_there_and_back_and_a_byte_more_is_refused_at_th
         assert longest > limits.VALUE_COPIES * limits.MAX_DATA_BYTES
 
 
-def test_a_network_that_promises_longer_packets_than_can_be_carried_is_refused(tmp_path: Path) -> None:
+def test_network_with_packets_too_long_to_relay_is_rejected(tmp_path: Path) -> None:
     options = f"max_data_bytes = {limits.MAX_DATA_BYTES + 1}"
     with (
         pytest.raises(InvalidInput, match=f"at most {limits.MAX_DATA_BYTES} can be carried"),
@@ -77,7 +77,7 @@ class Talkative(Program):
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_an_answer_that_could_not_be_carried_is_an_error_instead(tmp_path: Path, more: int) -> None:
+def test_answer_too_long_to_relay_becomes_an_error(tmp_path: Path, more: int) -> None:
     length = limits.MAX_DATA_BYTES - ANSWER_BYTES + more
     with both(tmp_path, calls=1, text=str(length), echo="tests.service.test_limits:Talkative") as lakes:
         lakes.until_idle()
@@ -94,7 +94,7 @@ def caller_state(lakes: Lakes) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_eight_large_packets_and_one_of_the_largest_size_go_over_sockets(tmp_path: Path) -> None:
+def test_eight_large_packets_and_one_of_maximum_size_pass_over_sockets(tmp_path: Path) -> None:
     options = f"max_data_bytes = {limits.MAX_DATA_BYTES}"
     with served(tmp_path, 8, "--on-demand", "--block-seconds", "0", text="x" * 200_000, options=options) as lakes:
         for own, other in (("left", "right"), ("right", "left")):

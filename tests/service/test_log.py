@@ -16,7 +16,7 @@ from tests.service.test_hostile_servers import Notes
 from tests.support.common.lakes import both
 
 
-def test_an_event_is_one_line_whatever_a_stranger_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_event_is_one_line_whatever_its_content(capsys: pytest.CaptureFixture[str]) -> None:
     lines = LineJournal("relay", logging.INFO)
     lines.debug("back-off", seconds=3)
     lines.info("delivered", direction="left>right", messages=6)
@@ -45,7 +45,7 @@ def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_a_thousand_refusals_are_two_lines() -> None:
+def test_thousand_rejections_are_two_lines() -> None:
     notes = Notes()
     log = ServingLog(notes)
     for number in range(1_000):
@@ -58,7 +58,7 @@ def test_a_thousand_refusals_are_two_lines() -> None:
     assert notes.named("stopped") == [{"height": 7}]
 
 
-def test_a_fault_of_the_server_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_fault_is_logged_with_its_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with both(tmp_path, calls=0) as lakes:
         notes = Notes()
         http = Http(create_application(lakes.nodes["left"], (), ServingLog(notes)))

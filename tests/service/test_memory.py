@@ -35,7 +35,7 @@ def junk_header(draws: random.Random, height: int) -> bytes:
     return wire.Transaction(calls=calls).SerializeToString()
 
 
-def test_junk_headers_leave_nothing_behind(tmp_path: Path) -> None:
+def test_junk_headers_leave_no_memory(tmp_path: Path) -> None:
     draws = random.Random(1)
     with both(tmp_path, calls=0) as lakes:
         transactions = [junk_header(draws, 100 + number) for number in range(JUNK + 1)]
@@ -60,7 +60,7 @@ def test_junk_headers_leave_nothing_behind(tmp_path: Path) -> None:
         assert client._updates.currsize == kept
 
 
-def test_verified_headers_are_kept_within_their_budget(tmp_path: Path) -> None:
+def test_verified_headers_are_cached_within_their_budget(tmp_path: Path) -> None:
     with both(tmp_path, calls=4) as lakes:
         before = len(client._updates)
         lakes.until_idle()
@@ -68,7 +68,7 @@ def test_verified_headers_are_kept_within_their_budget(tmp_path: Path) -> None:
         assert client._updates.currsize <= client.KEPT_BYTES
 
 
-def test_questions_about_many_heights_are_forgotten_again() -> None:
+def test_queries_over_many_heights_are_evicted() -> None:
     asked: list[int] = []
 
     def read(height: int) -> bytes:
@@ -84,7 +84,7 @@ def test_questions_about_many_heights_are_forgotten_again() -> None:
     assert asked[-1] == 0
 
 
-def test_what_several_threads_ask_for_is_made_once() -> None:
+def test_concurrent_requests_are_computed_once() -> None:
     made: list[int] = []
     asked = threading.Barrier(4)
 

@@ -61,7 +61,7 @@ def heard(found: socket.socket) -> bytes:
     return data
 
 
-def test_slow_connections_keep_nobody_out_and_have_no_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_connections_exclude_nobody_and_share_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_port, "SECONDS", 10 * ENOUGH)
     before = threading.active_count()
     with served() as port, ExitStack() as stack:
@@ -75,7 +75,7 @@ def test_slow_connections_keep_nobody_out_and_have_no_thread_each(monkeypatch: p
     assert threading.active_count() == before
 
 
-def test_who_says_too_much_or_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_or_unfinished_requests_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with served() as port, ExitStack() as stack:
         monkeypatch.setattr(metrics_port, "SECONDS", 10 * ENOUGH)
         assert heard(connection(stack, port, b"GET /" + b"x" * 2 * MOST_HEAD)) == b""
@@ -84,7 +84,7 @@ def test_who_says_too_much_or_does_not_end_is_cut_off(monkeypatch: pytest.Monkey
         assert scraped(port)
 
 
-def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_reading_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_port, "SECONDS", 0.2)
     size = 16 << 20
     with served(size) as port, ExitStack() as stack:
@@ -95,7 +95,7 @@ def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert scraped(port)
 
 
-def test_other_questions_are_refused() -> None:
+def test_other_requests_are_rejected() -> None:
     with served() as port, ExitStack() as stack:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             scraped(port, "/nothing")

@@ -52,7 +52,7 @@ def proved(answer: Any) -> bool:
     return verify_document(build_document(answer["proof"], "answer"), trust).valid
 
 
-def test_whatever_is_asked_is_answered_as_the_document_says(node: Node) -> None:
+def test_responses_conform_to_the_openapi_document(node: Node) -> None:
     served = create_application(node, ["testserver"])
     document: Any = schemathesis.openapi.from_asgi("/openapi.json", served)
     every = (found.ok() for found in document.get_all_operations())
@@ -63,7 +63,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(node: Node) -> None:
         ask(operation, schemathesis.GenerationMode.NEGATIVE)
 
 
-def test_every_leaf_proves_what_it_lists_and_says_under_which_head(http: Http) -> None:
+def test_every_leaf_proves_its_lists_under_a_named_head(http: Http) -> None:
     heads = http.get("/v1/chains/relay/heads").json()["heads"]
     assert [head["leaf"] for head in heads] == [0, 1] and heads[0]["hash"] != heads[1]["hash"]
     found = {}
@@ -79,7 +79,7 @@ def test_every_leaf_proves_what_it_lists_and_says_under_which_head(http: Http) -
     assert not proved(found["ingress", 0] | {"trust": found["ingress", 1]["trust"]})
 
 
-def test_a_message_is_proved_at_the_leaf_that_lists_it(http: Http) -> None:
+def test_message_is_proved_at_the_leaf_that_lists_it(http: Http) -> None:
     """What ``right`` sends after the leaves parted is listed at leaf 1 alone."""
     shown = http.get("/v1/chains/right/queued/left?index=0&height=7")
     assert shown.status_code == 200 and shown.json()["leaf"] == 1 and proved(shown.json())
@@ -89,20 +89,20 @@ def test_a_message_is_proved_at_the_leaf_that_lists_it(http: Http) -> None:
         assert "--" not in answer.text, "an option is nothing to whoever asks over HTTP"
 
 
-def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_answers_are_rejected(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "MAX_ANSWER_BYTES", routes.ANSWER_MARGIN + 2_000)
     assert http.get("/v1/chains/far/watermark").status_code == 200
     answer = http.get("/v1/chains/far/ingress")
     assert answer.status_code == 400 and "an answer at most" in answer.json()["text"]
 
 
-def test_the_state_of_a_height_is_made_once_for_all_who_ask(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_of_a_height_is_built_once_for_all_requests(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     http.get("/v1/chains/far/ingress?height=6")
     monkeypatch.setattr("causeway.proving.icmp.messages._relay_state", None)
     assert [http.get(f"/v1/chains/{chain}/ingress?height=6").status_code for chain in ("far", "left")] == [200, 200]
 
 
-def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_file_has(tmp_path: Path) -> None:
+def test_finished_lake_is_served_without_its_scenario_at_replayed_heights(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, commit_every=8)
     content = Lake.at(lake).about()["scenario"]
     content["network"]["executor"] = "in_process"
@@ -116,7 +116,7 @@ def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_f
         assert (answer.status_code, answer.json()["error"]) == (503, "LakeDamaged"), answer.text
 
 
-def test_users_send_and_nobody_carries(node: Node, http: Http) -> None:
+def test_users_send_and_relayers_are_rejected(node: Node, http: Http) -> None:
     def post(kind: str, chain: str, content: dict[str, Any], path: str) -> httpx.Response:
         return http.post(path, json.dumps(sign_message(KEY, node.opened.lake.identity, kind, chain, 1, content).body()))
 
@@ -129,6 +129,6 @@ def test_users_send_and_nobody_carries(node: Node, http: Http) -> None:
     assert carried.status_code >= 400 and "transaction" in carried.json()["text"]
 
 
-def test_prometheus_is_told_of_leaves_and_of_what_waits(http: Http) -> None:
+def test_metrics_report_leaves_and_pending_queues(http: Http) -> None:
     text = http.get("/metrics").text
     assert 'causeway_relay_block{leaf="1"} ' in text and 'causeway_queues_waiting{chain="far"} ' in text

@@ -71,13 +71,13 @@ def call(receiver: str | int = "echo-right", method: str = METHOD, **more: Any) 
         ({"to": 987_654, "method": "x", "chain": "left"}, "to: no program 987654 is on left"),
     ],
 )
-def test_what_no_block_could_carry_out_is_refused(lakes: Lakes, content: dict[str, Any], text: str) -> None:
+def test_impossible_messages_are_rejected(lakes: Lakes, content: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput, match=f"^content: .*{text}"):
         lakes.send("left", content)
     assert len(lakes.nodes["left"].pool) == 0
 
 
-def test_what_a_block_can_carry_out_is_taken(tmp_path: Path) -> None:
+def test_possible_messages_are_accepted(tmp_path: Path) -> None:
     with both(tmp_path, calls=0, options=OPTIONS, more=MORE) as lakes:
         for content in (
             call(text="x" * LONGEST),
@@ -91,7 +91,7 @@ def test_what_a_block_can_carry_out_is_taken(tmp_path: Path) -> None:
         assert lakes.lane("left")["send"]["tail"] == 2
 
 
-def test_the_sender_is_told_what_the_block_refused_and_what_a_program_failed_on(tmp_path: Path) -> None:
+def test_sender_learns_of_block_rejections_and_program_failures(tmp_path: Path) -> None:
     with both(tmp_path, calls=0, options="unbonding_seconds = 5.0", echo="faulty") as lakes:
         node = lakes.nodes["left"]
         http = Http(create_application(node))

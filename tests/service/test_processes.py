@@ -175,7 +175,7 @@ def check(folder: Path, calls: int) -> Lakes:
 
 
 @pytest.mark.parametrize("options", ["", pytest.param("delay_seconds = 4.0", marks=pytest.mark.slow)])
-def test_one_relay_process_brings_everything_and_ends(tmp_path: Path, options: str) -> None:
+def test_one_relay_process_delivers_everything_and_ends(tmp_path: Path, options: str) -> None:
     with served(tmp_path, 6, "--on-demand", "--block-seconds", "0", options=options) as lakes:
         relay = lakes.relay("--once")
         code, log = ended(relay)
@@ -193,7 +193,7 @@ def test_one_relay_process_brings_everything_and_ends(tmp_path: Path, options: s
 
 
 @pytest.mark.slow
-def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> None:
+def test_killed_and_duplicated_relay_processes_have_one_effect(tmp_path: Path) -> None:
     with served(tmp_path, 40, "--on-demand", "--block-seconds", "0.1") as lakes:
         for turn in (0, 1, 3):
             # Small transactions, so that a kill comes in the middle of them.
@@ -215,9 +215,7 @@ def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("kills", "executed"), [(1, False), pytest.param(KILLS, True, marks=pytest.mark.slow, id="many")]
 )
-def test_killed_servers_go_on_where_they_were_and_what_they_told_stands(
-    tmp_path: Path, kills: int, executed: bool
-) -> None:
+def test_killed_servers_resume_and_their_answers_hold(tmp_path: Path, kills: int, executed: bool) -> None:
     chosen, calls = random.Random(6), 15 + 15 * kills
     # How many calls of the one that is killed are answered then: half of them at most, on any machine.
     due = sorted(chosen.randint(0, calls // 2) for _ in range(kills))
@@ -242,7 +240,7 @@ def test_killed_servers_go_on_where_they_were_and_what_they_told_stands(
         assert ended(again)[0] == 0
 
 
-def test_a_message_is_sent_over_tls_and_waited_for(tmp_path: Path) -> None:
+def test_message_is_sent_over_tls_and_awaited(tmp_path: Path) -> None:
     files = certificate(tmp_path)
     (tmp_path / "left.toml").write_text(scenario_text("left", 0))
     write_key(tmp_path / "me.key", AccountKey.made())

@@ -12,7 +12,7 @@ def headers(node: Node, chain: str) -> list[tuple[bytes, bytes]]:
     return [node.opened.header(chain, height) for height in range(node.network.height + 1)]
 
 
-def test_the_same_record_gives_the_same_headers(tmp_path: Path) -> None:
+def test_equal_records_give_equal_headers(tmp_path: Path) -> None:
     with both(tmp_path, calls=7, options='cleanup = "on"') as lakes:
         lakes.until_idle(max_calls=3, cleanup_after=2)
         lakes.check(7)

@@ -63,7 +63,7 @@ def document(served: Starlette) -> Any:
     return schemathesis.openapi.from_asgi("/openapi.json", served)
 
 
-def test_whatever_is_asked_is_answered_as_the_document_says(document: Any) -> None:
+def test_responses_conform_to_the_openapi_document(document: Any) -> None:
     operations = [found.ok() for found in document.get_all_operations()]
     assert len(operations) == 14
     for operation in operations:
@@ -86,7 +86,7 @@ def ask(operation: Any, mode: schemathesis.GenerationMode) -> None:
     run()
 
 
-def test_the_document_has_every_address(served: Starlette) -> None:
+def test_document_lists_every_address(served: Starlette) -> None:
     described = Http(served).get("/openapi.json").json()
     paths = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
     routes = {(route.path, method) for route in served.routes for method in route.methods - {"HEAD"}}  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def test_the_document_has_every_address(served: Starlette) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_what_is_signed_and_of_any_content_is_taken_or_refused(
+def test_signed_arbitrary_content_is_accepted_or_rejected(
     served: Starlette, lakes: Lakes, document: Any, path: str
 ) -> None:
     http, node = Http(served), lakes.nodes["left"]
@@ -118,7 +118,7 @@ def test_what_is_signed_and_of_any_content_is_taken_or_refused(
 
 
 @pytest.mark.slow
-def test_requests_for_some_time_and_no_error_of_the_server(tmp_path: Path) -> None:
+def test_random_requests_cause_no_server_error(tmp_path: Path) -> None:
     with both(tmp_path, calls=3) as lakes:
         lakes.until_idle()
     server = start("serve", str(tmp_path / "left"), "--drawn-keys", "--json", "--port", "0", "--block-seconds", "1")

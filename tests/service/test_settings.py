@@ -25,7 +25,7 @@ from causeway.service.relay.process import find_relay, require_two_lakes
 from tests.support.common.lakes import scenario_text
 
 
-def test_external_chains_are_for_protocols_that_have_them(tmp_path: Path) -> None:
+def test_external_chains_need_a_supporting_protocol(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(scenario_text("left").replace('"ibc"', '"alone"'))
     with (
@@ -35,7 +35,7 @@ def test_external_chains_are_for_protocols_that_have_them(tmp_path: Path) -> Non
         load_scenario(path)
 
 
-def test_a_lake_runs_at_least_one_chain(tmp_path: Path) -> None:
+def test_lake_runs_at_least_one_chain(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(scenario_text("neither"))
     with pytest.raises(InvalidInput, match="chains: all are external"):
@@ -51,7 +51,7 @@ def test_a_lake_runs_at_least_one_chain(tmp_path: Path) -> None:
         ("delay=1.5", "allowed: 0 to 1000, whole"),
     ],
 )
-def test_faults_that_are_none(text: str, error: str) -> None:
+def test_invalid_faults(text: str, error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
         FaultSettings.parse(text)
 
@@ -93,7 +93,7 @@ def status_of(*chains: tuple[str, bool], **options: Any) -> dict[str, Any]:
     return {**STATUS, "chains": named, "connections": pairs, "options": {**known, **options}}
 
 
-def test_nothing_is_signed_for_two_addresses_of_one_lake() -> None:
+def test_two_addresses_of_one_lake_are_rejected_before_signing() -> None:
     async def ask(*lakes: str) -> None:
         named = dict(zip("ab", lakes, strict=True))
         transport = httpx.MockTransport(
@@ -128,7 +128,7 @@ A = status_of(("one", False), ("two", False), ("three", True))
 B = status_of(("one", True), ("two", True), ("three", False))
 
 
-def test_directions_are_found_by_what_is_external() -> None:
+def test_directions_are_derived_from_external_chains() -> None:
     assert between(A, B) == ["one>three", "two>three", "three>one", "three>two"]
     assert between(A, B, ("three/two",)) == ["two>three", "three>two"]
     assert between(A, B, ("one/three",), "b") == ["one>three"]
@@ -142,7 +142,7 @@ def test_directions_are_found_by_what_is_external() -> None:
         (status_of(("four", False), ("one", True)), "have no such connection"),
     ],
 )
-def test_lakes_that_do_not_go_together(other: dict[str, Any], error: str) -> None:
+def test_mismatched_lakes_are_rejected(other: dict[str, Any], error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
         between(A, other)
 
@@ -160,7 +160,7 @@ def test_lakes_that_do_not_go_together(other: dict[str, Any], error: str) -> Non
         ("icmp", {"protocol": "icmp"}, "lakes of icmp exchange nothing: parachains share one relay chain"),
     ],
 )
-def test_lakes_whose_messages_no_process_carries(
+def test_lakes_with_unrelayable_messages_are_rejected(
     a: str, b: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = {"a": {"protocol": a}, "b": b}
@@ -196,7 +196,7 @@ def taken(request: httpx.Request) -> httpx.Response:
     return httpx.Response(202, json={"hash": name, "state": "waiting", "height": None})
 
 
-def test_a_lake_that_is_busy_is_asked_again() -> None:
+def test_busy_lake_is_asked_again() -> None:
     answers = iter(
         [
             httpx.Response(503, json={"error": "MempoolFull", "text": "full"}),
@@ -206,7 +206,7 @@ def test_a_lake_that_is_busy_is_asked_again() -> None:
     assert asked(lambda request: next(answers, None) or taken(request))[1] is None
 
 
-def test_a_transaction_that_may_have_arrived_is_sent_again_as_it_was() -> None:
+def test_possibly_delivered_transaction_is_resent_unchanged() -> None:
     tried: list[dict[str, Any]] = []
 
     def broken(request: httpx.Request) -> httpx.Response:
@@ -220,7 +220,7 @@ def test_a_transaction_that_may_have_arrived_is_sent_again_as_it_was() -> None:
     assert (tried[0]["nonce"], tried[0]["lake"]) == (8, "one")
 
 
-def test_a_nonce_that_another_process_used_is_asked_for_again() -> None:
+def test_nonce_used_by_another_process_is_requested_again() -> None:
     tried: list[int] = []
 
     def used(request: httpx.Request) -> httpx.Response:
@@ -245,11 +245,11 @@ def test_a_nonce_that_another_process_used_is_asked_for_again() -> None:
         ),
     ],
 )
-def test_answers_that_are_none(response: httpx.Response, error: type[Exception], text: str) -> None:
+def test_invalid_answers(response: httpx.Response, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         asked(lambda request: response)
 
 
-def test_an_address_that_is_none() -> None:
+def test_invalid_address() -> None:
     with pytest.raises(InvalidInput, match="write it as http://HOST:PORT"):
         ZoneLakeClient("localhost:8421")

@@ -11,7 +11,7 @@ from tests.support.common.soak import soak
 pytestmark = pytest.mark.slow
 
 
-def test_kills_at_random_and_hostile_peers(tmp_path: Path) -> None:
+def test_random_kills_and_hostile_peers(tmp_path: Path) -> None:
     with soak(tmp_path, seed=3) as running:
         running.run(35)  # two kills at least: they come within 15 seconds of each other
         running.settle()

@@ -37,7 +37,7 @@ def value(document: dict[str, Any], key: str) -> bytes:
     return bytes.fromhex(shown["value"])
 
 
-def test_streams_are_shown_under_the_key_that_the_status_names(tmp_path: Path) -> None:
+def test_streams_are_certified_under_the_key_in_the_status(tmp_path: Path) -> None:
     with both(tmp_path, calls=5, more=CERTIFYING) as lakes:
         lakes.settle("left")
         served = create_application(lakes.nodes["left"])

@@ -58,7 +58,7 @@ def left(tmp_path: Path) -> Left:
     return Left(tmp_path)
 
 
-def test_headers_are_signed_by_the_keys_in_files_alone(left: Left) -> None:
+def test_headers_are_signed_only_by_file_keys(left: Left) -> None:
     with left.node() as node:
         node.produce()
         _, certification = node.opened.header("left", 1)
@@ -69,7 +69,7 @@ def test_headers_are_signed_by_the_keys_in_files_alone(left: Left) -> None:
     assert read_key(left.files[0]).seed.hex().encode() not in stored
 
 
-def test_two_thirds_of_the_validators_are_enough_and_fewer_are_not(tmp_path: Path) -> None:
+def test_two_thirds_of_the_validators_suffice_and_fewer_do_not(tmp_path: Path) -> None:
     left = Left(tmp_path, validators=4)
     scenario, keys = left.scenario()
     some = ValidatorKeys({"left": left.files[:3]}, Secrets(dict(list(keys.secrets.seeds.items())[:3])))
@@ -82,7 +82,7 @@ def test_two_thirds_of_the_validators_are_enough_and_fewer_are_not(tmp_path: Pat
         Node(scenario, left.lake, keys=few)
 
 
-def test_an_older_copy_of_a_lake_signs_nothing(left: Left) -> None:
+def test_older_copy_of_a_lake_signs_nothing(left: Left) -> None:
     with left.node() as node:
         for _ in range(2):
             node.produce()
@@ -101,7 +101,7 @@ def test_an_older_copy_of_a_lake_signs_nothing(left: Left) -> None:
         assert node.network.height == 6
 
 
-def test_a_copy_of_the_height_before_makes_the_very_block_again_or_none(left: Left) -> None:
+def test_copy_one_height_behind_reproduces_the_block_or_makes_none(left: Left) -> None:
     with left.node() as node:
         node.produce()
         shutil.copytree(left.lake, left.folder / "copy")
@@ -118,7 +118,7 @@ def test_a_copy_of_the_height_before_makes_the_very_block_again_or_none(left: Le
     assert json.loads((left.folder / "0.key.signed").read_text()) == marks
 
 
-def test_a_block_that_was_signed_before_a_kill_comes_out_the_same(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_signed_before_a_kill_is_reproduced(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
 
@@ -144,7 +144,7 @@ def test_a_block_that_was_signed_before_a_kill_comes_out_the_same(left: Left, mo
         assert node.network.height == 3
 
 
-def test_marks_that_are_lost_damaged_or_in_the_lake(left: Left) -> None:
+def test_missing_damaged_or_misplaced_signing_marks_are_rejected(left: Left) -> None:
     with left.node() as node:
         node.produce()
         with pytest.raises(InvalidInput, match=r"0\.key: another process signs with this key"):
@@ -190,7 +190,7 @@ def test_marks_that_are_lost_damaged_or_in_the_lake(left: Left) -> None:
         ),
     ],
 )
-def test_validators_that_are_none(left: Left, own: list[str], others: list[str], error: str) -> None:
+def test_invalid_validators(left: Left, own: list[str], others: list[str], error: str) -> None:
     words = {"key": left.files[0], "other": left.other}
     with pytest.raises(InvalidInput, match=error):
         add_validators(
@@ -200,14 +200,14 @@ def test_validators_that_are_none(left: Left, own: list[str], others: list[str],
         )
 
 
-def test_a_key_of_no_listed_validator(left: Left) -> None:
+def test_key_of_an_unlisted_validator_is_rejected(left: Left) -> None:
     scenario, _ = left.scenario()
     write_key(left.folder / "more.key", AccountKey.made())
     with pytest.raises(InvalidInput, match="is the key of no validator that"):
         add_validators(scenario, [f"left={left.folder / 'more.key'}"])
 
 
-def test_a_plain_run_has_no_keys_of_a_served_lake(left: Left) -> None:
+def test_plain_run_has_no_keys_of_a_served_lake(left: Left) -> None:
     with left.node() as node:
         node.produce()
         scenario = node.scenario
@@ -222,7 +222,7 @@ def test_keys_never_leave_the_process(left: Left) -> None:
     assert read_key(left.files[0]).seed.hex() not in repr(read_key(left.files[0]))
 
 
-def test_key_files_that_are_none(tmp_path: Path) -> None:
+def test_invalid_key_files(tmp_path: Path) -> None:
     file = tmp_path / "a.key"
     write_key(file, key_of(5))
     assert read_key(file) == key_of(5)
@@ -251,7 +251,7 @@ def test_key_files_that_are_none(tmp_path: Path) -> None:
         read_key(tmp_path / "none.key")
 
 
-def test_a_lake_is_executed_again_with_its_validators_keys_and_checked_without(left: Left) -> None:
+def test_lake_is_reexecuted_with_validator_keys_and_checked_without(left: Left) -> None:
     with left.node() as node:
         left.send(node)
         node.produce()
@@ -268,7 +268,7 @@ def test_a_lake_is_executed_again_with_its_validators_keys_and_checked_without(l
 
 @pytest.mark.parametrize("sign", [0, 1])
 @pytest.mark.parametrize("y", sorted(WEAK))
-def test_a_key_for_which_anybody_can_sign_is_none(y: int, sign: int) -> None:
+def test_publicly_known_key_is_rejected(y: int, sign: int) -> None:
     public = (y + (sign << 255)).to_bytes(32, "little")
     forged = bytes([1, *bytes(31)]) + bytes(32)  # the neutral element, and 0: good wherever the key falls out of it
     sent = [SignedMessage("lake", MESSAGE, "", public, nonce, {"to": 1}, forged) for nonce in range(200)]

@@ -81,7 +81,7 @@ class Setting:
         return dict(self.client.pulled[REMOTE].failures)
 
 
-def test_what_follows_on_the_pooled_slice_is_asked_for_with_a_witness_from_its_beginning() -> None:
+def test_continuation_of_the_pooled_slice_is_requested_with_a_full_witness() -> None:
     seen: list[dict[str, Any]] = []
 
     def growing(request: httpx.Request) -> httpx.Response:
@@ -100,7 +100,7 @@ def test_what_follows_on_the_pooled_slice_is_asked_for_with_a_witness_from_its_b
     assert one.pull() == [True] and (int(seen[3]["msg_begin"]), one.run()) == (BEGIN + 6, (BEGIN + 6, 2))
 
 
-def test_a_subnet_without_news_gives_nothing_and_nobody_is_blamed() -> None:
+def test_subnet_without_news_returns_nothing_and_no_node_is_penalized() -> None:
     one = Setting({"a": lambda request: honest(request, signals=9)}, END)
     assert one.pull(2) == [True, False], "signals are news once"
     one = Setting({"a": of(b"", 204)}, 1)
@@ -124,7 +124,7 @@ def test_a_subnet_without_news_gives_nothing_and_nobody_is_blamed() -> None:
         (of(b"x" * (BODY_BYTES + 1)), "TooLong"),
     ],
 )
-def test_after_a_bad_answer_another_node_is_asked_and_the_bad_one_is_left_alone(node: Node, cause: str) -> None:
+def test_bad_answer_penalizes_the_node_and_another_is_asked(node: Node, cause: str) -> None:
     for seed in range(8):
         one = Setting({"bad": node, "good": honest}, seed=seed)
         assert one.pull(3)[0] and one.run() == (BEGIN, 6)
@@ -135,7 +135,7 @@ def test_after_a_bad_answer_another_node_is_asked_and_the_bad_one_is_left_alone(
     raise AssertionError("the bad node was never asked")
 
 
-def test_what_no_node_should_bring_about_is_told_and_the_next_pull_asks_another(
+def test_unexpected_errors_are_reported_and_the_next_pull_asks_another_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = Setting({"bad": honest, "good": honest})
@@ -154,7 +154,7 @@ def test_what_no_node_should_bring_about_is_told_and_the_next_pull_asks_another(
     assert one.client.excluded_nodes(REMOTE) == []
 
 
-def test_nothing_that_a_node_sets_is_kept_or_told_to_another() -> None:
+def test_values_set_by_a_node_are_neither_stored_nor_forwarded() -> None:
     told: list[str | None] = []
 
     def setting(request: httpx.Request) -> httpx.Response:
@@ -165,7 +165,7 @@ def test_nothing_that_a_node_sets_is_kept_or_told_to_another() -> None:
     assert told == [None] * 3
 
 
-def test_a_node_that_is_behind_is_passed_over_and_not_blamed() -> None:
+def test_lagging_node_is_skipped_without_penalty() -> None:
     one = Setting({"stale": lambda request: honest(request, end=BEGIN + 2), "good": honest}, BEGIN + 3)
     for _ in range(20):
         one.pull()
@@ -184,7 +184,7 @@ def test_a_node_that_is_behind_is_passed_over_and_not_blamed() -> None:
         assert set(one.failures) == {"SignalsEndRegresses"}
 
 
-def test_what_nobody_can_continue_is_dropped_and_pulled_anew() -> None:
+def test_slice_without_continuation_is_dropped_and_pulled_anew() -> None:
     one = Setting({"a": lambda request: honest(request, end=BEGIN + 4)})
     assert one.pull() == [True] and one.run() == (BEGIN, 4)
     one.nodes["a"] = lambda request: honest(request, begin=BEGIN + 1)
@@ -192,7 +192,7 @@ def test_what_nobody_can_continue_is_dropped_and_pulled_anew() -> None:
     assert one.run() == (None, 0) and one.failures == {"OutOfRange": 1}
 
 
-def test_after_a_time_out_less_is_asked_for_and_more_again_when_it_came() -> None:
+def test_request_size_shrinks_after_a_time_out_and_grows_on_success() -> None:
     asked: list[int] = []
 
     def slow(request: httpx.Request) -> httpx.Response:
@@ -226,7 +226,7 @@ def test_slow_nodes_are_given_up_after_the_deadline() -> None:
     assert asyncio.run(pull()) == (False, Counter({"TimeoutError": 1}))
 
 
-def test_near_nodes_are_asked_more_often_by_the_inverse_of_their_average_time() -> None:
+def test_near_nodes_are_preferred_by_inverse_average_latency() -> None:
     choice = NodeChoice(["near", "far"], seed=3)
     for _ in range(50):
         choice.answered("near", 0.01)
@@ -237,7 +237,7 @@ def test_near_nodes_are_asked_more_often_by_the_inverse_of_their_average_time() 
     assert [list(one.order(0.0)) for _ in range(9)] == [list(other.order(0.0)) for _ in range(9)]
 
 
-def test_a_node_is_left_alone_longer_each_time_and_forgiven_when_it_answers() -> None:
+def test_failing_node_backs_off_and_is_restored_on_success() -> None:
     choice = NodeChoice(["a", "b"], seed=1)
     choice.failed("a", 0.0, 2.0)
     assert choice.bad(1.9) == ["a"] and list(choice.order(1.0)) == ["b"] and choice.bad(2.0) == []
@@ -254,6 +254,6 @@ def test_a_node_is_left_alone_longer_each_time_and_forgiven_when_it_answers() ->
     assert choice.bad(32.0) == []
 
 
-def test_addresses_of_nodes_are_addresses() -> None:
+def test_node_addresses_are_validated() -> None:
     with pytest.raises(InvalidInput, match="no address of a node"):
         Setting({"a:b": down})

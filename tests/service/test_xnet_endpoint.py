@@ -23,7 +23,7 @@ from tests.support.ic.ic_streams import BEGIN, END, KEY, OTHER, OWN, REMOTE, cer
 STREAM = f"/api/v1/stream/{principal_to_text(OWN)}"
 
 
-def test_streams_are_listed_by_the_texts_of_ids() -> None:
+def test_streams_are_listed_by_textual_ids() -> None:
     found = answer_request(certified(), "/api/v1/streams", "")
     assert (found.status, found.headers["content-type"]) == (200, "application/json")
     assert json.loads(found.body) == [principal_to_text(OWN), principal_to_text(OTHER)]
@@ -43,7 +43,7 @@ def test_streams_are_listed_by_the_texts_of_ids() -> None:
         (f"msg_limit={2**64 - 1}&byte_limit={2**64 - 1}", BEGIN, END - BEGIN, BEGIN),
     ],
 )
-def test_a_slice_is_what_was_asked_for(query: str, first: int | None, count: int, witness: int | None) -> None:
+def test_slice_matches_its_request(query: str, first: int | None, count: int, witness: int | None) -> None:
     found = answer_request(certified(), STREAM, query)
     assert (found.status, found.headers["content-type"]) == (200, "application/x-protobuf")
     assert found.headers["x-protobuf-message"] == "xnet.v1.CertifiedStreamSlice"
@@ -76,18 +76,18 @@ def test_a_slice_is_what_was_asked_for(query: str, first: int | None, count: int
         ("/", "", 404),
     ],
 )
-def test_what_cannot_be_served_has_a_status_of_its_own(path: str, query: str, status: int) -> None:
+def test_each_unserved_request_has_its_own_status(path: str, query: str, status: int) -> None:
     found = answer_request(certified(), path, query)
     assert found.status == status and len(found.body) < 300
     assert (found.body == b"") == (status == 204)
 
 
-def test_a_node_without_a_certified_state_has_no_streams() -> None:
+def test_node_without_a_certified_state_has_no_streams() -> None:
     assert answer_request(None, STREAM, "").status == 204
     assert answer_request(None, STREAM, "x=1").status == 400
 
 
-def test_every_lie_is_found_and_none_is_a_valid_slice() -> None:
+def test_every_serving_fault_is_detected_and_none_is_a_valid_slice() -> None:
     reader, liar = SliceReader({REMOTE: KEY.public_key()}), SliceTamperer.made()
     causes = []
     for _ in LIES:
@@ -107,7 +107,7 @@ def client(app: Any, port: int = 80) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://127.0.0.1:{port}")
 
 
-def test_a_fault_of_a_node_is_told_and_answered_without_its_text() -> None:
+def test_node_fault_is_logged_and_answered_without_its_text() -> None:
     told: list[tuple[str, str]] = []
     faults: list[Exception] = [IndexError("nobody thought of this"), ReplayBusy("come again")]
 
@@ -124,7 +124,7 @@ def test_a_fault_of_a_node_is_told_and_answered_without_its_text() -> None:
     assert told == [(STREAM, "nobody thought of this")]
 
 
-def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:
+def test_node_answers_four_requests_at_a_time() -> None:
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def slowly() -> Any:
@@ -145,7 +145,7 @@ def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:
     assert asyncio.run(ask()) == [503, 200, 200, 200, 200, 200]
 
 
-def test_a_node_that_is_down_answers_nothing_and_a_slow_one_later() -> None:
+def test_stopped_node_answers_nothing_and_a_slow_one_later() -> None:
     conduct = [ServingFaults(certified, down=True), ServingFaults(certified, delay=0.01), ServingFaults(certified)]
 
     async def ask() -> list[int]:
@@ -155,7 +155,7 @@ def test_a_node_that_is_down_answers_nothing_and_a_slow_one_later() -> None:
     assert asyncio.run(ask()) == [503, 200, 200]
 
 
-def test_nodes_share_a_server_and_each_answers_at_its_port() -> None:
+def test_nodes_share_a_server_and_answer_at_their_ports() -> None:
     async def main(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 418, "headers": []})
         await send({"type": "http.response.body", "body": b""})

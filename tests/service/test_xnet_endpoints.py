@@ -32,7 +32,7 @@ def version(tick: int, *ports: int) -> str:
     return f"[[options.remote.right.versions]]\ntick = {tick}\nendpoints = [{urls}]\n"
 
 
-def test_nodes_that_moved_are_found_by_the_next_version(tmp_path: Path) -> None:
+def test_moved_nodes_are_found_by_the_next_version(tmp_path: Path) -> None:
     moved = FIRST_PORT["right"] + 50
     texts = {own: scenario_text(own, calls=CALLS, per_tick=2) for own in ENDS}
     texts["left"] += version(8, moved)
@@ -88,7 +88,7 @@ def split_texts(left_tick: int, right_tick: int, going: str) -> dict[str, str]:
     ("left_tick", "right_tick", "going"),
     [pytest.param(3, 8, "caller-right", marks=pytest.mark.slow), (9, 4, "echo-right")],
 )
-def test_a_subnet_of_another_lake_is_split(
+def test_subnet_of_another_lake_is_split(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], left_tick: int, right_tick: int, going: str
 ) -> None:
     """Each lake learns of the split by a version of its own, the one earlier or the other."""
@@ -119,7 +119,7 @@ def test_a_subnet_of_another_lake_is_split(
         assert "come out the same" in capsys.readouterr().out
 
 
-def test_a_split_does_not_take_programs_to_another_lake(tmp_path: Path) -> None:
+def test_split_moves_no_programs_to_another_lake(tmp_path: Path) -> None:
     path = tmp_path / "left.toml"
     text = split_texts(4, 4, "echo-left")["left"]
     path.write_text(text.replace('chain = "right"\ninto', 'chain = "left"\ninto'))
@@ -138,7 +138,7 @@ def test_a_split_does_not_take_programs_to_another_lake(tmp_path: Path) -> None:
         (version(1), r"versions\[0\]\.endpoints: \[\]: must have at least 1 element"),
     ],
 )
-def test_versions_that_cannot_be(tmp_path: Path, more: str, text: str) -> None:
+def test_invalid_versions_are_rejected(tmp_path: Path, more: str, text: str) -> None:
     path = tmp_path / "left.toml"
     path.write_text(scenario_text("left") + more)
     with pytest.raises(InvalidInput, match=text):

@@ -42,7 +42,7 @@ class Client:
         return None
 
 
-def test_a_subnet_whose_pulls_fail_is_asked_again_and_no_other_waits(
+def test_subnet_with_failing_pulls_is_retried_and_no_other_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchanging, "PAUSE", 0.0)
@@ -72,7 +72,7 @@ def test_a_subnet_whose_pulls_fail_is_asked_again_and_no_other_waits(
     assert client.asked[remote] == 5 and client.asked[OTHER_ID] > 5
 
 
-def test_a_pooled_slice_that_cannot_be_taken_stops_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_pooled_slice_stops_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
 
     def broken(*arguments: Any) -> None:
@@ -98,7 +98,7 @@ def test_a_pooled_slice_that_cannot_be_taken_stops_no_block(tmp_path: Path, monk
         lakes.check(2)
 
 
-def test_an_exchange_that_ends_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_exchange_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "AGAIN", 0.0)
     notes = Notes()
 

@@ -28,7 +28,7 @@ from tests.support.common.subnet_lakes import ENDS, FIRST_PORT, OTHER, Lakes, bo
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def test_calls_go_both_ways_and_both_lakes_execute_again_to_their_roots(
+def test_calls_go_both_ways_and_both_lakes_reexecute_to_their_roots(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with both(tmp_path, calls=60, per_tick=20) as lakes:
@@ -45,7 +45,7 @@ def test_calls_go_both_ways_and_both_lakes_execute_again_to_their_roots(
         assert "come out the same" in capsys.readouterr().out
 
 
-def test_lying_and_unreachable_nodes_are_passed_over(tmp_path: Path) -> None:
+def test_lying_and_unreachable_nodes_are_skipped(tmp_path: Path) -> None:
     lying = '\n[[faults]]\nkind = "node"\ndoes = "lying"\nchain = "{0}"\nnodes = [0]'
     scenarios = {own: scenario_text(own, calls=12, per_tick=3, more=lying.format(own)) for own in ENDS}
     lakes = Lakes(tmp_path, scenarios)
@@ -62,7 +62,7 @@ def test_lying_and_unreachable_nodes_are_passed_over(tmp_path: Path) -> None:
         lakes.close()
 
 
-def test_a_node_that_is_behind_serves_what_it_has_where_a_vacuum_freed_what_it_looks_for(tmp_path: Path) -> None:
+def test_lagging_node_serves_available_slices_after_a_vacuum(tmp_path: Path) -> None:
     stale = '\n[[faults]]\nkind = "node"\ndoes = "stale"\nchain = "right"\nnodes = [0]'
     scenarios = {own: scenario_text(own, calls=24, per_tick=2, more=stale if own == "right" else "") for own in ENDS}
     lakes = Lakes(tmp_path, scenarios)
@@ -109,7 +109,7 @@ def slice_of(lakes: Lakes, source: str) -> CertifiedStreamSlice:
     return streams.encode_certified_stream_slice(exchange.ids[1 - position])
 
 
-def test_what_is_carried_is_verified_in_the_block_and_refused_by_name(tmp_path: Path) -> None:
+def test_delivered_slices_are_verified_in_the_block_and_rejected_by_name(tmp_path: Path) -> None:
     with both(tmp_path, calls=4) as lakes:
         lakes.settle("left")
         lakes.settle("right")
@@ -140,7 +140,7 @@ def test_what_is_carried_is_verified_in_the_block_and_refused_by_name(tmp_path: 
         lakes.check(4)
 
 
-def test_two_slices_of_a_stream_in_one_block_are_one_too_many(tmp_path: Path) -> None:
+def test_second_slice_of_a_stream_in_one_block_is_rejected(tmp_path: Path) -> None:
     with both(tmp_path, calls=4) as lakes:
         lakes.settle("left")
         lakes.settle("right")
@@ -153,14 +153,14 @@ def test_two_slices_of_a_stream_in_one_block_are_one_too_many(tmp_path: Path) ->
         lakes.check(4)
 
 
-def test_no_blocks_are_made_for_a_slice_that_fits_in_none(tmp_path: Path) -> None:
+def test_no_block_is_made_for_a_slice_that_fits_in_none(tmp_path: Path) -> None:
     with both(tmp_path, calls=1, options="payload_bytes = 100") as lakes:
         assert lakes.until_idle() < 20
         assert lakes.exchange("left").pools[0].size > 100
 
 
 @pytest.mark.parametrize("options", ["", "\ncertification = 'threshold'"])
-def test_blocks_are_made_until_what_others_need_is_certified_and_no_longer(tmp_path: Path, options: str) -> None:
+def test_blocks_are_made_until_remote_needs_are_certified(tmp_path: Path, options: str) -> None:
     with both(tmp_path, calls=6, per_tick=2, options=f"certification_delay = 3{options}") as lakes:
         lakes.until_idle()
         lakes.check(6)
@@ -173,7 +173,7 @@ def test_blocks_are_made_until_what_others_need_is_certified_and_no_longer(tmp_p
     lakes.close()
 
 
-def test_no_blocks_without_end_are_made_for_a_certification_that_never_comes(tmp_path: Path) -> None:
+def test_missing_certification_causes_no_endless_blocks(tmp_path: Path) -> None:
     silent = '\n[[faults]]\nkind = "node"\ndoes = "no_share"\nchain = "left"\nnodes = [0, 1]\n'
     options = 'certification = "threshold"\nnodes = 4'
     texts = {own: scenario_text(own, calls=1, options=options, more=silent * (own == "left")) for own in ENDS}
@@ -182,7 +182,7 @@ def test_no_blocks_without_end_are_made_for_a_certification_that_never_comes(tmp
     lakes.close()
 
 
-def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_path: Path) -> None:
+def test_lake_continues_with_other_node_addresses_but_not_with_another_key(tmp_path: Path) -> None:
     ports = {"left": [9105], "right": [9300, 9301, 9302]}
     with both(tmp_path, calls=3) as lakes:
         lakes.settle("left")
@@ -223,7 +223,7 @@ LIAR = "[[faults]]\nkind = 'node'\ndoes = 'lying'\nnodes = [0]\n"
         (("[traffic]\n", '[[moves]]\ntick = 3\nprogram = "echo-left"\n[traffic]\n'), "programs do not move"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_runs(tmp_path: Path, change: tuple[str, str], text: str) -> None:
+def test_invalid_scenarios_are_rejected_before_start(tmp_path: Path, change: tuple[str, str], text: str) -> None:
     path = tmp_path / "left.toml"
     changed = scenario_text("left").replace(*change)
     assert changed != scenario_text("left")
@@ -232,7 +232,7 @@ def test_what_cannot_be_is_told_before_anything_runs(tmp_path: Path, change: tup
         Node(load_scenario(path), str(tmp_path / "left"))
 
 
-def test_a_lake_killed_between_blocks_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_lake_killed_between_blocks_resumes(tmp_path: Path) -> None:
     texts = {own: scenario_text(own, calls=20, per_tick=4) for own in ENDS}
     lakes = Lakes(tmp_path, texts)
     for turn in range(6):
@@ -252,7 +252,7 @@ def test_a_lake_killed_between_blocks_goes_on_where_it_was(tmp_path: Path) -> No
         lakes.close()
 
 
-def test_the_examples_are_a_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_are_a_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = {own: (EXAMPLES / f"xnet_{own}.toml").read_text() for own in ENDS}
     for own in ENDS:
         with pytest.raises(SystemExit) as ended:
@@ -272,13 +272,13 @@ def test_the_examples_are_a_pair(tmp_path: Path, capsys: pytest.CaptureFixture[s
         lakes.close()
 
 
-def test_keys_are_drawn_where_subnets_certify_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_are_generated_only_where_subnets_certify(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["key", "drawn", str(EXAMPLES / "relay_left.toml")])
     assert ended.value.code == 2 and "keys are drawn under ic" in capsys.readouterr().err
 
 
-def test_a_system_subnet_takes_what_its_limit_allows_of_a_remote_subnet(tmp_path: Path) -> None:
+def test_system_subnet_limits_messages_of_a_remote_subnet(tmp_path: Path) -> None:
     options = 'profile = "deployed"\nindex_base = 1\nlimit = {system_slice_messages = 3}'
     texts = {own: scenario_text(own, calls=8, options=options) for own in ENDS}
     nns = {own: text.replace('name = "right"\n', 'name = "right"\nrole = "nns"\n') for own, text in texts.items()}

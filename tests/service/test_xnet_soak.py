@@ -11,7 +11,7 @@ from tests.support.common.xnet_soak import xnet_soak
 pytestmark = pytest.mark.slow
 
 
-def test_calls_each_way_and_kills(tmp_path: Path) -> None:
+def test_calls_each_way_with_kills(tmp_path: Path) -> None:
     with xnet_soak(tmp_path, seed=2, calls=3_000, kills=4) as soak:
         outcome = soak.run()
         soak.check()

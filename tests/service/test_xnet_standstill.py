@@ -28,7 +28,7 @@ def looks(one: Setting, still: StallDetector, seconds: int) -> list[PullsStalled
     return [said for said in found if said is not None]
 
 
-def test_one_line_after_ten_seconds_then_less_and_less_often_and_one_when_it_goes_on() -> None:
+def test_stall_is_logged_after_ten_seconds_then_ever_less_and_on_recovery() -> None:
     one, still = Setting({"a": down, "b": lying(SliceTamperer.made())}), StallDetector()
     assert looks(one, still, 10) == []
     (first,) = looks(one, still, 2)
@@ -54,7 +54,7 @@ def test_one_line_after_ten_seconds_then_less_and_less_often_and_one_when_it_goe
     )
 
 
-def test_nothing_is_said_while_any_node_answers_or_the_pool_is_full() -> None:
+def test_no_stall_is_logged_while_a_node_answers_or_the_pool_is_full() -> None:
     one = Setting({"a": down, "b": lying(SliceTamperer.made()), "c": lambda request: honest(request, end=BEGIN + 3)})
     assert looks(one, StallDetector(), 100) == [] and len(one.failures) == 2
     one, still = Setting({"a": honest}), StallDetector()
@@ -75,12 +75,12 @@ def test_nothing_is_said_while_any_node_answers_or_the_pool_is_full() -> None:
         (lying(SliceTamperer(iter(["signature"] * 9))), "InvalidSignature", "options.remote.right.public_key"),
     ],
 )
-def test_what_to_look_at_follows_from_what_failed(node: Node, cause: str, advice: str) -> None:
+def test_stall_advice_follows_from_the_failures(node: Node, cause: str, advice: str) -> None:
     (said,) = looks(Setting({"a": node}), StallDetector(), 12)
     assert isinstance(said, PullsStalled) and set(said.failures) == {cause} and advice in said.advice("right")
 
 
-def test_a_remote_subnet_of_which_blocks_refuse_what_it_certifies_stands_still() -> None:
+def test_remote_subnet_with_rejected_certifications_is_stalled() -> None:
     one, still = Setting({"a": honest}), StallDetector()
     expected = {REMOTE: StreamPosition(BEGIN, 1)}
     one.pool._clock = lambda: one.now
@@ -97,9 +97,7 @@ def test_a_remote_subnet_of_which_blocks_refuse_what_it_certifies_stands_still()
     assert [type(said) for said in looks(one, still, 2)] == [PullsResumed]
 
 
-def test_a_served_lake_says_that_its_partner_is_gone_and_that_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_served_lake_reports_loss_and_return_of_its_partner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchanging, "PAUSE", 0.0)
     notes, now = Notes(), 0.0
     with both(tmp_path, calls=1) as lakes:

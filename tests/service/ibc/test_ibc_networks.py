@@ -48,7 +48,7 @@ def reasons(net: object) -> Counter[str]:
     return Counter(row["reason"] for row in rows(net, "events") if row["kind"] == 4)  # type: ignore[arg-type]
 
 
-def test_three_relayers_race_and_one_lies(tmp_path: Path, spark: SparkSession) -> None:
+def test_three_relayers_race_and_one_misbehaves(tmp_path: Path, spark: SparkSession) -> None:
     # A header that is one height too old was never seen where nothing was relayed before.
     ticks = [*range(13), *range(17, 26)]
     traffic = SCRIPT + calls("echo", ticks) + calls("other", ticks)
@@ -70,7 +70,7 @@ def test_three_relayers_race_and_one_lies(tmp_path: Path, spark: SparkSession) -
     )
 
 
-def test_a_leader_relays_alone_and_nothing_is_wasted(tmp_path: Path, spark: SparkSession) -> None:
+def test_leader_relays_alone_without_waste(tmp_path: Path, spark: SparkSession) -> None:
     options = '[options]\nrelayers = ["one", "two"]\nrelay = { coordination = "leader", proofs = "single" }\n'
     net = opened(tmp_path, BASE + options + CHAINS + PROGRAMS + SCRIPT + calls("echo", range(4)))
     net.run()
@@ -79,7 +79,7 @@ def test_a_leader_relays_alone_and_nothing_is_wasted(tmp_path: Path, spark: Spar
     assert one["name"] == "one" and one["accepted"] == 24 and one["wasted"] == 0
 
 
-def test_each_of_two_partners_relays_its_share(tmp_path: Path, spark: SparkSession) -> None:
+def test_two_partners_relay_their_shares(tmp_path: Path, spark: SparkSession) -> None:
     options = '[options]\nrelayers = ["one", "two"]\nrelay = { coordination = "partition" }\n'
     net = opened(tmp_path, BASE + options + CHAINS + PROGRAMS + SCRIPT + calls("echo", range(4), count=10))
     net.run()
@@ -90,7 +90,7 @@ def test_each_of_two_partners_relays_its_share(tmp_path: Path, spark: SparkSessi
 
 
 @pytest.mark.slow
-def test_batches_need_fewer_headers_and_later_answers(tmp_path: Path, spark: SparkSession) -> None:
+def test_batches_need_fewer_headers_but_delay_answers(tmp_path: Path, spark: SparkSession) -> None:
     headers, delays = {}, {}
     for batch in (1, 12):
         options = f"[options.relay]\nmin_batch = {batch}\nmax_wait = 6\n"
@@ -104,9 +104,7 @@ def test_batches_need_fewer_headers_and_later_answers(tmp_path: Path, spark: Spa
     assert delays[12] > delays[1]
 
 
-def test_a_fork_freezes_the_connection_and_nothing_of_it_is_taken_afterwards(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_fork_freezes_the_connection_and_later_messages_are_rejected(tmp_path: Path, spark: SparkSession) -> None:
     fork = '[[faults]]\nkind = "fork"\nchain = "east"\ntick = 5\n'
     traffic = SCRIPT + calls("echo", range(12)) + calls("other", range(12))
     net = opened(tmp_path, BASE + CHAINS + PROGRAMS + fork + traffic)
@@ -129,7 +127,7 @@ def test_a_fork_freezes_the_connection_and_nothing_of_it_is_taken_afterwards(
     assert reasons(net)["ConnectionFrozen"] >= 2
 
 
-def test_what_waits_to_be_relayed_is_told_with_its_age(tmp_path: Path, spark: SparkSession) -> None:
+def test_pending_relays_are_reported_with_age(tmp_path: Path, spark: SparkSession) -> None:
     drop = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 1\n'
     net = opened(tmp_path, BASE + CHAINS + PROGRAMS + drop + SCRIPT + calls("echo", range(3)))
     net.run(ticks=9)
@@ -141,7 +139,7 @@ def test_what_waits_to_be_relayed_is_told_with_its_age(tmp_path: Path, spark: Sp
     )
 
 
-def test_what_timed_out_waits_for_nobody(tmp_path: Path, spark: SparkSession) -> None:
+def test_timed_out_packets_are_not_pending(tmp_path: Path, spark: SparkSession) -> None:
     drop = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 1\n'
     limits = '[options]\ntimeouts = "on"\ntimeout_blocks = 2\n'
     net = opened(tmp_path, BASE + limits + CHAINS + PROGRAMS + drop + SCRIPT + calls("echo", range(2)))
@@ -174,13 +172,13 @@ def rows_of(net: object, table: str) -> list[dict[str, object]]:
         ('[[moves]]\ntick = 1\nprogram = "echo"\nchain = "south"\n', "under ibc programs stay on their zone"),
     ],
 )
-def test_what_a_network_of_zones_does_not_have_is_refused(tmp_path: Path, text: str, line: str) -> None:
+def test_unavailable_network_features_are_rejected(tmp_path: Path, text: str, line: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         opened(tmp_path, BASE + text + CHAINS + PROGRAMS + SCRIPT + send("caller", "x"))
     assert line in str(raised.value)
 
 
-def test_clients_follow_freeze_and_recover_on_spark_as_in_process(tmp_path: Path, spark: SparkSession) -> None:
+def test_clients_update_freeze_and_recover_on_spark_as_in_process(tmp_path: Path, spark: SparkSession) -> None:
     on_spark = {"network.master": '"local[2]"', "network.partitions": "2"}
     with LakeNetwork.from_scenario(EXAMPLES / "clients.toml", on_spark, lake=str(tmp_path / "lake")) as net:
         net.run()

@@ -40,7 +40,7 @@ def stalled(*passes: ZonePass) -> list[int]:
     return counts[1:]
 
 
-def test_what_is_taken_in_the_middle_of_a_queue_is_taken() -> None:
+def test_delivery_within_a_queue_counts_as_progress() -> None:
     submitted = PassState.SUBMITTED
     assert stalled(*[passed(submitted, 3)] * 3) == [0, 1, 2]
     assert stalled(*[passed(submitted, tail) for tail in (1, 2, 3)]) == [0, 0, 0]
@@ -50,7 +50,7 @@ def test_what_is_taken_in_the_middle_of_a_queue_is_taken() -> None:
     assert stalled(*[passed(submitted, header=header) for header in (9, 2, 3)]) == [0, 1, 2], "a client was recovered"
 
 
-def test_a_pass_with_nothing_to_bring_is_not_in_vain() -> None:
+def test_idle_passes_do_not_count_as_stalled() -> None:
     idle, submitted = passed(PassState.IDLE, 3), passed(PassState.SUBMITTED, 3)
     assert stalled(submitted, submitted, idle, submitted, submitted) == [0, 1, 0, 0, 1]
     assert stalled(submitted, passed(PassState.HELD, 3), submitted) == [0, 1, 2]
@@ -69,7 +69,7 @@ def test_a_pass_with_nothing_to_bring_is_not_in_vain() -> None:
     ],
     ids=["taken in part", "all taken", "amid the received", "amid the sent", "time", "time goes on", "never sent"],
 )
-def test_directions_of_which_a_target_takes_back_what_it_took_keep_no_process(looks: Sequence[ZonePass]) -> None:
+def test_directions_with_reverting_targets_are_given_up(looks: Sequence[ZonePass]) -> None:
     """Two of them, so that each has something to do when the other has not."""
     process = Played(lambda made: looks[made % len(looks)])
     asyncio.run(process.until_idle())

@@ -106,7 +106,7 @@ def outcome(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("many", [20, pytest.param(sized(40, 80), marks=pytest.mark.slow)])
-def test_whatever_is_altered_is_refused_or_differs_or_says_nothing_else(whole: Path, tmp_path: Path, many: int) -> None:
+def test_altered_traces_are_rejected_or_differ(whole: Path, tmp_path: Path, many: int) -> None:
     folder = tmp_path / "trace"
     shutil.copytree(whole, folder)
     before, files = replay(folder), sorted(folder.glob("node-*"))
@@ -285,7 +285,7 @@ ALTERED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", ALTERED)
-def test_what_no_process_writes_is_refused_by_name(whole: Path, tmp_path: Path, name: str) -> None:
+def test_impossible_trace_records_are_rejected_by_name(whole: Path, tmp_path: Path, name: str) -> None:
     damage, said = ALTERED[name]
     folder = tmp_path / "trace"
     shutil.copytree(whole, folder)
@@ -293,7 +293,7 @@ def test_what_no_process_writes_is_refused_by_name(whole: Path, tmp_path: Path, 
     assert re.search(said, outcome(folder)), outcome(folder)
 
 
-def test_bytes_that_say_the_same_otherwise_are_refused(whole: Path, tmp_path: Path) -> None:
+def test_noncanonical_bytes_are_rejected(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "trace"
     shutil.copytree(whole, folder)
     data = one(folder).read_bytes()
@@ -302,7 +302,7 @@ def test_bytes_that_say_the_same_otherwise_are_refused(whole: Path, tmp_path: Pa
     assert "record 0 is none of a trace: its bytes are not as a node writes them" in outcome(folder)
 
 
-def test_of_a_closed_trace_no_bit_can_flip(whole: Path, tmp_path: Path) -> None:
+def test_bit_flips_in_a_closed_trace_are_detected(whole: Path, tmp_path: Path) -> None:
     folder, draw = tmp_path / "trace", random.Random(1)
     shutil.copytree(whole, folder)
     assert not replay(folder).closed

@@ -77,7 +77,7 @@ async def heard(reader: asyncio.StreamReader) -> bytes:
     return await read_frame(reader, 1_000, ENOUGH)
 
 
-def test_two_ends_that_know_the_secret_have_one_session() -> None:
+def test_ends_with_the_shared_secret_derive_one_session() -> None:
     async def work(low: Node, high: Node) -> None:
         await low.links.listen()
         low.links.found(HIGH, await high.links.listen())
@@ -87,7 +87,7 @@ def test_two_ends_that_know_the_secret_have_one_session() -> None:
     scene(work)
 
 
-def test_who_listens_at_a_dead_nodes_port_hears_nothing_that_is_good_elsewhere() -> None:
+def test_listener_on_a_dead_nodes_port_learns_nothing_reusable() -> None:
     async def work(low: Node, high: Node) -> None:
         said: list[bytes] = []
 
@@ -113,7 +113,7 @@ def test_who_listens_at_a_dead_nodes_port_hears_nothing_that_is_good_elsewhere()
     scene(work)
 
 
-def test_a_hello_given_back_is_refused() -> None:
+def test_reflected_hello_is_rejected() -> None:
     async def work(low: Node, high: Node) -> None:
         async def attack(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(encode_frame(await heard(reader)))
@@ -125,7 +125,7 @@ def test_a_hello_given_back_is_refused() -> None:
     scene(work)
 
 
-def test_a_proof_is_of_all_that_both_ends_said_and_are() -> None:
+def test_proof_covers_all_handshake_inputs() -> None:
     one, other = Hello(NETWORK, LOW, HIGH, bytes(32)), Hello(NETWORK, HIGH, LOW, bytes(32))
     base = Handshake(SECRET, one, other, (7, 8))
     others = [replace(hello, nonce=b"x" * 32) for hello in (one, other)]
@@ -144,7 +144,7 @@ def test_a_proof_is_of_all_that_both_ends_said_and_are() -> None:
     )
 
 
-def test_a_listeners_nonce_makes_what_was_said_before_worthless() -> None:
+def test_listeners_nonce_invalidates_replayed_handshakes() -> None:
     async def work(low: Node, high: Node) -> None:
         port = await high.links.listen()
         nonces = set()
@@ -158,7 +158,7 @@ def test_a_listeners_nonce_makes_what_was_said_before_worthless() -> None:
     scene(work)
 
 
-def test_who_passes_everything_on_between_two_nodes_is_not_let_in_by_either() -> None:
+def test_man_in_the_middle_is_rejected_by_both_nodes() -> None:
     async def work(low: Node, high: Node) -> None:
         port = await high.links.listen()
 

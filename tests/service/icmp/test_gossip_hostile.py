@@ -77,7 +77,7 @@ async def stranger(port: int, data: bytes) -> None:
         return
 
 
-def test_a_node_lives_through_what_strangers_and_a_hostile_peer_send_and_serves_the_honest_one() -> None:
+def test_node_survives_strangers_and_a_hostile_peer_and_serves_the_honest_one() -> None:
     async def scene() -> None:
         chain = GeneratedRelayChain(0, 2, RELAY, lambda leaf, para: None)
         client, news = RelayChainClient(chain, 4), asyncio.Event()

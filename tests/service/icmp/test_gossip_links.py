@@ -36,7 +36,7 @@ class End:
         )
 
 
-def test_two_nodes_that_know_each_other_find_each_other_again() -> None:
+def test_known_nodes_reconnect() -> None:
     async def run() -> None:
         one, two = End(1, {2: PeerLink(SECRET, dials=True)}), End(2, {1: PeerLink(SECRET, dials=False)})
         await one.links.listen()
@@ -69,7 +69,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("name", STRANGERS)
-def test_strangers_are_not_let_in(name: str) -> None:
+def test_strangers_are_rejected(name: str) -> None:
     hello, reason = STRANGERS[name]
 
     async def run() -> None:
@@ -92,7 +92,7 @@ async def dialled(port: int) -> Ends:
     return reader, writer
 
 
-def test_a_second_connection_of_a_node_is_refused_and_the_first_stays() -> None:
+def test_second_connection_of_a_node_is_rejected_and_the_first_remains() -> None:
     async def run() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)})
         port = await node.links.listen()
@@ -106,7 +106,7 @@ def test_a_second_connection_of_a_node_is_refused_and_the_first_stays() -> None:
     limited(run)
 
 
-def test_who_is_kept_out_stays_out() -> None:
+def test_banned_peer_stays_banned() -> None:
     async def run() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)})
         port = await node.links.listen()
@@ -125,7 +125,7 @@ def test_who_is_kept_out_stays_out() -> None:
     limited(run)
 
 
-def test_who_was_kept_out_comes_back_after_a_while() -> None:
+def test_banned_peer_returns_after_the_ban() -> None:
     async def run() -> None:
         one, two = End(1, {2: PeerLink(SECRET, dials=True)}), End(2, {1: PeerLink(SECRET, dials=False)}, kept_out=SHORT)
         await one.links.listen()
@@ -139,7 +139,7 @@ def test_who_was_kept_out_comes_back_after_a_while() -> None:
     limited(run)
 
 
-def test_who_comes_back_again_and_again_waits() -> None:
+def test_frequently_reconnecting_peer_is_rate_limited() -> None:
     async def run() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)})
         port = await node.links.listen()
@@ -156,7 +156,7 @@ def test_who_comes_back_again_and_again_waits() -> None:
     limited(run)
 
 
-def test_who_says_nothing_takes_no_place_for_long() -> None:
+def test_silent_connections_release_their_slot_soon() -> None:
     async def run() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)}, Bounds(hello=1.0))
         port = await node.links.listen()
@@ -170,7 +170,7 @@ def test_who_says_nothing_takes_no_place_for_long() -> None:
     limited(run)
 
 
-def test_who_says_nothing_keeps_no_known_peer_out() -> None:
+def test_silent_connections_do_not_exclude_known_peers() -> None:
     async def run() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)}, Bounds(hello=10 * ENOUGH))
         port = await node.links.listen()

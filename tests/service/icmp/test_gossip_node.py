@@ -44,12 +44,12 @@ def node(options: GossipOptions = OPTIONS, kept: tuple[tuple[bytes, ...], ...] =
     return found
 
 
-def test_a_body_goes_on_as_the_very_bytes_that_came() -> None:
+def test_body_is_forwarded_byte_for_byte() -> None:
     body = queue(MESSAGES)
     assert node().step(2, [(HONEST, body)]) == StepFrames([(HOSTILE, body)], [], [(TOPIC, ROOT)])
 
 
-def test_own_queues_go_to_whoever_has_the_leaf_and_to_nobody_before() -> None:
+def test_own_queues_are_sent_only_to_peers_with_the_leaf() -> None:
     found = GossipNode(0, OPTIONS, 0, lambda *_: None)
     for peer in (HONEST, HOSTILE):
         found.joined(peer, bytes(8))
@@ -60,7 +60,7 @@ def test_own_queues_go_to_whoever_has_the_leaf_and_to_nobody_before() -> None:
     assert found.step(3, [(HONEST, declared(LEAF.hash))]).sends == [(HONEST, queue(MESSAGES))]
 
 
-def test_what_waits_for_several_peers_is_there_once() -> None:
+def test_message_pending_for_several_peers_is_stored_once() -> None:
     found = GossipNode(0, OPTIONS, 0, lambda *_: None)
     found.told(LeavesUpdate((LEAF.hash,), (LEAF,), {ROOT: MESSAGES}))
     sends: list[tuple[int, bytes]] = []
@@ -71,7 +71,7 @@ def test_what_waits_for_several_peers_is_there_once() -> None:
     assert len(bodies) == 8 and all(body is bodies[0] for body in bodies)
 
 
-def test_what_was_sent_is_sent_again_over_a_new_connection_only() -> None:
+def test_sent_queue_is_sent_again_only_over_a_new_connection() -> None:
     found = node(kept=(MESSAGES,))
     assert found.step(2, [(HONEST, declared(LEAF.hash))]).sends == []
     found.left(HONEST)
@@ -80,7 +80,7 @@ def test_what_was_sent_is_sent_again_over_a_new_connection_only() -> None:
     assert made.sends == [(HONEST, declared(LEAF.hash)), (HONEST, queue(MESSAGES))]
 
 
-def test_who_came_and_left_before_a_step_is_no_peer() -> None:
+def test_peer_joining_and_leaving_within_a_step_is_no_peer() -> None:
     found = node()
     found.joined(5, bytes(8))
     found.left(5)
@@ -104,7 +104,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_cannot_be_read_costs_its_sender_and_nothing_else(name: str) -> None:
+def test_undecodable_packet_only_penalizes_its_sender(name: str) -> None:
     found = node()
     made = found.step(2, [(HOSTILE, MALFORMED[name]), (HONEST, queue(MESSAGES))])
     assert found.counts["Malformed"] == 1 and made.got == [(TOPIC, ROOT)] and made.disconnected == []
@@ -142,7 +142,7 @@ HOSTILE_PEERS: dict[str, tuple[Callable[[random.Random], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_PEERS)
-def test_a_hostile_peer_ends_disconnected_and_honest_queues_arrive(name: str) -> None:
+def test_hostile_peer_is_disconnected_and_honest_queues_arrive(name: str) -> None:
     said, verdict = HOSTILE_PEERS[name]
     found, draw = node(kept=OTHERS[:1]), random.Random(name)
     gone = False
@@ -157,13 +157,13 @@ def test_a_hostile_peer_ends_disconnected_and_honest_queues_arrive(name: str) ->
     assert gone and found.counts[verdict] > 3
 
 
-def test_a_step_takes_of_each_peer_what_the_options_say() -> None:
+def test_step_takes_the_configured_quota_of_each_peer() -> None:
     found = node(GossipOptions(max_step_packets=2, max_step_bytes=100))
     waiting = [(HOSTILE, 60), (HOSTILE, 60), (HONEST, 1), (HOSTILE, 1), (HONEST, 1), (HONEST, 1)]
     assert found.admits(waiting) == [True, False, True, False, True, False] and found.admits([]) == []
 
 
-def test_purges_come_at_multiples_of_the_interval_before_all_else() -> None:
+def test_purges_occur_at_interval_multiples_before_other_events() -> None:
     times = []
     found = GossipNode(0, GossipOptions(purge_interval=100), 250, lambda taken, got, bodies: times.append(taken.time))
     assert found.purge_due == 300
@@ -173,14 +173,14 @@ def test_purges_come_at_multiples_of_the_interval_before_all_else() -> None:
     assert times == [299, 300, 400, 500, 520, 600, 600]
 
 
-def test_what_is_routed_before_it_came_is_counted() -> None:
+def test_queues_routed_before_arrival_are_counted() -> None:
     found = node(kept=(MESSAGES,))
     found.told(LeavesUpdate((b"m" * 32,), (ImportedBlock(b"m" * 32, 10, (), ()),)))
     found.step(2)
     assert found.counts["passed"] == 2
 
 
-def test_bodies_go_with_the_pool() -> None:
+def test_bodies_are_dropped_with_the_pool() -> None:
     cores = Cores(2, GossipOptions(purge_interval=14))
     kept = []
     for _ in range(30):
@@ -192,7 +192,7 @@ def test_bodies_go_with_the_pool() -> None:
 
 
 @pytest.mark.parametrize("mode", ["block", "root"])
-def test_a_collator_says_how_far_its_parachain_could_consume(mode: str) -> None:
+def test_collator_reports_its_consumable_prefix(mode: str) -> None:
     posted = [(3, b"3" * 32), (5, b"5" * 32)]
     first, second = ((hash_, egress_root(one)) for (_, hash_), one in zip(posted, OTHERS, strict=True))
     leaf = ImportedBlock(b"l" * 32, 9, (), (first, second))
@@ -206,7 +206,7 @@ def test_a_collator_says_how_far_its_parachain_could_consume(mode: str) -> None:
     assert found.prefixes() == {leaf.hash: {7: 5}}
 
 
-def test_nodes_together_bring_every_queue_to_everybody() -> None:
+def test_nodes_deliver_every_queue_to_all() -> None:
     cores = Cores(4, GossipOptions())
     for _ in range(6):
         cores.block()

@@ -56,7 +56,7 @@ def small(nodes: int, blocks: int) -> list[str]:
     return ["--nodes", str(nodes), "--blocks", str(blocks), *(part for key in keys for part in ("--set", key))]
 
 
-def test_queues_reach_all_nodes_though_one_is_killed_and_a_replay_gets_the_same(
+def test_queues_reach_all_nodes_despite_a_kill_and_replay_agrees(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     trace = str(tmp_path / "trace")
@@ -86,7 +86,7 @@ def children(process: subprocess.Popen[str], count: int) -> list[psutil.Process]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
-def test_no_process_is_left_when_the_one_that_started_them_ends(number: signal.Signals) -> None:
+def test_no_process_outlives_its_launcher(number: signal.Signals) -> None:
     process = started(*up(*small(2, 10_000), "--json"))
     nodes = children(process, 2)
     os.kill(process.pid, number)
@@ -116,13 +116,13 @@ def test_no_process_is_left_when_the_one_that_started_them_ends(number: signal.S
         (["replay", __file__], "is no folder; a trace is the folder that"),
     ],
 )
-def test_bad_input_is_said_in_one_line(arguments: list[str], text: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_reported_in_one_line(arguments: list[str], text: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert execute(["gossip", *arguments], build_app, "causeway") == 2
     said = capfd.readouterr()
     assert text in said.err and said.err.count("\n") == 1 and not said.out
 
 
-def test_the_page_has_all_keys_of_the_scenario_with_their_defaults() -> None:
+def test_page_lists_all_scenario_keys_with_defaults() -> None:
     page = (ROOT / "docs" / "how-to" / "gossip.md").read_text().split("## Real processes", 1)[1]
     rows = [
         f"| `{name}.{key}` | {json.dumps(field.default)} | {field.description} |"
@@ -137,9 +137,7 @@ def test_the_page_has_all_keys_of_the_scenario_with_their_defaults() -> None:
 
 
 @pytest.mark.slow
-def test_sixteen_processes_of_which_four_are_killed_at_random(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sixteen_processes_with_four_killed_at_random(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     trace = str(tmp_path / "trace")
     process = started(*up("--kill", "4", "--blocks", "12", "--trace", trace, "--metrics-port", "0", "--json"))
     ports: set[int] = set()

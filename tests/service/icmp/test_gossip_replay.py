@@ -80,7 +80,7 @@ def altered(path: Path, change: Callable[[list[Any]], None]) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"topic_mode": "root"}, {"ancestors": 1}, {"heads_diff": "new_only"}])
-def test_what_nodes_did_is_what_the_state_machine_of_all_does(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_recorded_nodes_equal_the_shared_state_machine(tmp_path: Path, given: dict[str, Any]) -> None:
     options = GossipOptions.model_validate({"purge_interval": 21, **given})
     cores = history(tmp_path / "trace", options)
     found = replay(tmp_path / "trace")
@@ -120,14 +120,14 @@ def never_sent(steps: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [forget, invent, other_body, other_leaf, never_sent])
-def test_a_difference_is_found(trace: Path, change: Callable[[list[Any]], None]) -> None:
+def test_difference_is_detected(trace: Path, change: Callable[[list[Any]], None]) -> None:
     altered(trace / "node-002-life-1.trace", change)
     found = replay(trace)
     assert found.different and found.differences and "node 2" in found.differences[0]
     assert bool(oracle_differences(trace)[1]) == (change != never_sent)
 
 
-def test_a_body_of_another_root_is_said_to_be_its_senders(trace: Path) -> None:
+def test_body_of_another_root_is_attributed_to_its_sender(trace: Path) -> None:
     def other_digest(steps: list[Any]) -> None:
         row = next(row for step in steps for row in step[ARRIVED] if row[5] == row[2])
         row[5] = bytes([row[5][0] ^ 1]) + row[5][1:]
@@ -139,7 +139,7 @@ def test_a_body_of_another_root_is_said_to_be_its_senders(trace: Path) -> None:
     )
 
 
-def test_a_packet_taken_before_it_was_sent_is_a_difference(trace: Path) -> None:
+def test_packet_received_before_sending_is_a_difference(trace: Path) -> None:
 
     def later(steps: list[Any]) -> None:
         for step in steps:
@@ -162,7 +162,7 @@ def manifest(folder: Path, **given: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | given))
 
 
-def test_a_record_that_a_kill_cut_off_is_left_out(trace: Path) -> None:
+def test_truncated_record_after_a_kill_is_ignored(trace: Path) -> None:
     path = trace / "node-001-life-1.trace"
     before = replay(trace)
     path.write_bytes(path.read_bytes()[:-3])
@@ -211,7 +211,7 @@ def test_a_record_that_a_kill_cut_off_is_left_out(trace: Path) -> None:
         (lambda folder: (folder / "node-000-life-1.trace").rename(folder / "node-007-life-1.trace"), "no such node"),
     ],
 )
-def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+def test_invalid_trace_is_rejected_in_one_line(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
     cores = Cores(2, OPTIONS, tmp_path)
     cores.block()
     cores.run()
@@ -221,7 +221,7 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, damage: Callabl
     assert "\n" not in str(found.value)
 
 
-def test_a_trace_says_which_options_it_was_made_with(tmp_path: Path) -> None:
+def test_trace_records_its_options(tmp_path: Path) -> None:
     Cores(2, GossipOptions(topic_mode="root"), tmp_path)
     content = json.loads((tmp_path / "trace.json").read_text())
     assert open_trace(tmp_path).options.topic_mode == "root"
@@ -231,7 +231,7 @@ def test_a_trace_says_which_options_it_was_made_with(tmp_path: Path) -> None:
         open_trace(tmp_path)
 
 
-def test_a_network_of_no_known_protocol_is_refused_and_one_whose_last_port_is_the_last_is_not(tmp_path: Path) -> None:
+def test_unknown_network_protocol_is_rejected_and_the_last_port_accepted(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text("[nodes]\ncount = 4\n")
     with pytest.raises(InvalidInput, match="protocol"):
@@ -242,7 +242,7 @@ def test_a_network_of_no_known_protocol_is_refused_and_one_whose_last_port_is_th
         ProcessNetwork(scenario, metrics=65_533)
 
 
-def test_a_trace_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+def test_unwritable_trace_is_reported_in_one_line(tmp_path: Path) -> None:
     create_trace(tmp_path, OPTIONS, [0])
     writer = TraceWriter(tmp_path, ProcessRun(0, 1, 0))
     with pytest.raises(InvalidInput, match=r"node-000-life-1\.trace: cannot be written: File exists"):
@@ -258,7 +258,7 @@ def test_a_trace_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> N
         close_trace(tmp_path)
 
 
-def test_a_node_that_cannot_write_its_trace_says_so(tmp_path: Path) -> None:
+def test_node_reports_an_unwritable_trace(tmp_path: Path) -> None:
     async def started() -> None:
         chain = GeneratedRelayChain(0, 2, RELAY, lambda leaf, para: None)
         node = NodeHandle(0, (1,), RelayChainClient(chain, 4), lambda: None)

@@ -83,7 +83,7 @@ def declared(block: ImportedBlock) -> bytes:
     return encode_frame(encode_message(NO_TOPIC, NeighborPacket((block.hash,)).encode()))
 
 
-def test_what_came_while_a_node_stood_still_is_dropped_and_asked_for_again() -> None:
+def test_input_during_a_pause_is_dropped_and_requested_again() -> None:
     async def run() -> None:
         node = Node()
         await node.start()
@@ -116,7 +116,7 @@ def test_what_came_while_a_node_stood_still_is_dropped_and_asked_for_again() -> 
     limited(run)
 
 
-def test_who_keeps_a_node_busy_is_judged() -> None:
+def test_peer_that_overloads_a_node_is_penalized() -> None:
     """Time in which a node works is none in which it stood still: no peer can have it forget what others sent."""
 
     async def run() -> None:

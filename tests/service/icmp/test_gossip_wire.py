@@ -37,7 +37,7 @@ NETWORK = b"n" * 32
 HELLO = Hello(NETWORK, 2, 1, b"n" * 32)
 
 
-def test_a_hello_says_who_speaks() -> None:
+def test_hello_identifies_the_speaker() -> None:
     assert len(HELLO.encode()) == HELLO_BYTES and decode_hello(HELLO.encode(), NETWORK) == HELLO
 
 
@@ -52,13 +52,13 @@ def test_a_hello_says_who_speaks() -> None:
         (replace(HELLO, network=b"m" * 32).encode(), "network"),
     ],
 )
-def test_no_hello_is_refused(body: bytes, reason: str) -> None:
+def test_invalid_hellos_are_rejected(body: bytes, reason: str) -> None:
     with pytest.raises(WireError) as found:
         decode_hello(body, NETWORK)
     assert found.value.reason == reason
 
 
-def test_a_message_has_a_topic_and_a_packet() -> None:
+def test_message_has_a_topic_and_a_packet() -> None:
     assert decode_message(encode_message(b"t" * 32, b"\x03...")) == (b"t" * 32, b"\x03...")
     for body in (b"", b"dot2" + b"t" * 33, b"dot1" + b"t" * 32):
         with pytest.raises(WireError):
@@ -79,14 +79,14 @@ def read(data: bytes, limit: int = 100, end: bool = True) -> bytes:
     return asyncio.run(run())
 
 
-def test_a_frame_is_read_whole() -> None:
+def test_frame_is_read_completely() -> None:
     assert read(encode_frame(b"body") + b"more") == b"body" and read(ALIVE) == b""
     for cut in (0, 1, 3, 4, 7):
         with pytest.raises(EOFError):
             read(encode_frame(b"body")[:cut])
 
 
-def test_the_length_decides_before_anything_is_read() -> None:
+def test_length_is_checked_before_the_frame_is_read() -> None:
     for length in (101, 2**32 - 1):
         with pytest.raises(WireError) as found:
             read(struct.pack("<I", length), end=False)
@@ -94,7 +94,7 @@ def test_the_length_decides_before_anything_is_read() -> None:
 
 
 @pytest.mark.parametrize("begun", [b"\x04", b"\x04\0\0\0", b"\x04\0\0\0bod"])
-def test_who_begins_a_frame_must_end_it(begun: bytes) -> None:
+def test_started_frame_must_be_finished_in_time(begun: bytes) -> None:
     with pytest.raises(WireError) as found:
         read(begun, end=False)
     assert found.value.reason == "slow"
@@ -115,7 +115,7 @@ async def connected(bounds: Bounds, limit: int = 1_000_000) -> tuple[PeerConnect
     return connection, theirs, ended
 
 
-def test_a_full_inbox_stops_the_sender_and_loses_nothing() -> None:
+def test_full_inbox_applies_backpressure_without_loss() -> None:
     async def run() -> None:
         connection, (_, writer), ended = await connected(Bounds(inbox=8, inbox_bytes=1 << 20))
         for number in range(100):
@@ -132,7 +132,7 @@ def test_a_full_inbox_stops_the_sender_and_loses_nothing() -> None:
     limited(run)
 
 
-def test_bytes_that_wait_are_bounded_too() -> None:
+def test_buffered_bytes_are_bounded() -> None:
     async def run() -> None:
         connection, (_, writer), _ = await connected(Bounds(inbox_bytes=3_000))
         for _ in range(50):
@@ -148,7 +148,7 @@ def test_bytes_that_wait_are_bounded_too() -> None:
 @pytest.mark.parametrize(
     "bounds", [Bounds(outbox_bytes=10_000), Bounds(outbox=9), Bounds(begun=SHORT)], ids=["bytes", "frames", "time"]
 )
-def test_who_does_not_read_is_disconnected(bounds: Bounds) -> None:
+def test_non_reading_peer_is_disconnected(bounds: Bounds) -> None:
     async def run() -> None:
         connection, _, ended = await connected(bounds)
         for _ in range(64 if bounds.begun == SHORT else 10):
@@ -160,7 +160,7 @@ def test_who_does_not_read_is_disconnected(bounds: Bounds) -> None:
     limited(run)
 
 
-def test_who_joins_may_be_sent_the_whole_pool_at_once() -> None:
+def test_joining_peer_may_receive_the_whole_pool_at_once() -> None:
     async def run() -> None:
         connection, _, ended = await connected(Bounds.for_pool(3 * Bounds.outbox_bytes))
         body = bytes(1 << 20)
@@ -172,7 +172,7 @@ def test_who_joins_may_be_sent_the_whole_pool_at_once() -> None:
     limited(run)
 
 
-def test_who_is_silent_is_disconnected_and_who_says_that_it_is_there_is_not() -> None:
+def test_silent_peer_is_disconnected_but_keepalives_preserve_it() -> None:
     async def run() -> None:
         quick = Bounds(idle=SHORT, begun=SHORT)
         _, _, ended = await connected(quick)
@@ -185,7 +185,7 @@ def test_who_is_silent_is_disconnected_and_who_says_that_it_is_there_is_not() ->
     limited(run)
 
 
-def test_who_read_nothing_for_a_while_does_not_take_the_signs_that_waited_for_chatter() -> None:
+def test_keepalives_buffered_during_a_pause_are_not_excess_chatter() -> None:
     async def run() -> None:
         quick = Bounds(alive=SHORT)
         connection, (_, writer), ended = await connected(quick)
@@ -203,7 +203,7 @@ def test_who_read_nothing_for_a_while_does_not_take_the_signs_that_waited_for_ch
 @pytest.mark.parametrize(
     ("said", "why"), [(ALIVE * 30, "chatter"), (encode_frame(bytes(1_001)), "too-long"), (None, "closed")]
 )
-def test_who_does_not_keep_to_the_protocol_is_disconnected(said: bytes | None, why: str) -> None:
+def test_protocol_violations_disconnect(said: bytes | None, why: str) -> None:
     async def run() -> None:
         _, (_, writer), ended = await connected(Bounds(), limit=1_000)
         if said is None:
@@ -216,7 +216,7 @@ def test_who_does_not_keep_to_the_protocol_is_disconnected(said: bytes | None, w
     limited(run)
 
 
-def test_a_budget_does_not_grow_with_time() -> None:
+def test_rate_budget_does_not_grow_with_time() -> None:
     budget = RateBudget(spare=3, rate=2.0)
     assert [budget.wait(10.0) for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
     assert budget.wait(11.0) == 0.5 and budget.wait(12.0) == 0
@@ -224,7 +224,7 @@ def test_a_budget_does_not_grow_with_time() -> None:
     assert [budget.wait(10_000.0) for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
 
 
-def test_signs_of_life_are_no_more_at_once_the_longer_a_connection_lasts() -> None:
+def test_keepalive_bursts_do_not_grow_with_connection_age() -> None:
     quick = Bounds()
     signs = quick.signs()
     unread = int((quick.idle + quick.begun) / quick.alive) + 1
@@ -236,7 +236,7 @@ def test_signs_of_life_are_no_more_at_once_the_longer_a_connection_lasts() -> No
 DECLARATION = encode_frame(encode_message(bytes(32), b"\x01\x01\x00"))
 
 
-def test_declarations_beyond_the_budget_wait_and_nothing_overtakes_them() -> None:
+def test_declarations_beyond_the_budget_wait_in_order() -> None:
     async def run() -> None:
         slow = Bounds(declared=0.001, declared_spare=4)
         connection, (_, writer), ended = await connected(slow)
@@ -255,13 +255,13 @@ def test_declarations_beyond_the_budget_wait_and_nothing_overtakes_them() -> Non
     limited(run)
 
 
-def test_the_longest_queue_fits_into_a_message() -> None:
+def test_longest_queue_fits_into_a_message() -> None:
     options = GossipOptions(max_queue_messages=3, max_queue_bytes=100)
     lengths = 3 * 4
     assert message_limit(options) >= 4 + 32 + 1 + 32 + 4 + lengths + 100
 
 
-def test_a_process_that_was_stopped_hears_all_that_it_was_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paused_process_receives_all_messages_sent_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pair of sockets between a node and who started it: each is stopped in the middle of what the other says."""
     monkeypatch.setattr(control, "SECONDS", SHORT, raising=False)
 

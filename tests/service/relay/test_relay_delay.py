@@ -16,7 +16,7 @@ BY_ABSENCE = 'order = "unordered"\nacknowledgements = "synchronous"\n'
 
 
 @pytest.mark.parametrize("options", ["", 'order = "unordered"\n'])
-def test_every_call_is_answered_once_and_nothing_comes_too_early(tmp_path: Path, options: str) -> None:
+def test_every_call_is_answered_once_after_the_delay(tmp_path: Path, options: str) -> None:
     with both(tmp_path, options=DELAY + options) as lakes:
         lakes.until_idle()
         lakes.check(5)
@@ -29,7 +29,7 @@ def test_every_call_is_answered_once_and_nothing_comes_too_early(tmp_path: Path,
             assert min(added) + 5 <= lakes.views[chain].time(height) // 10**9
 
 
-def test_a_header_goes_ahead_and_what_it_shows_waits(tmp_path: Path) -> None:
+def test_header_precedes_its_delayed_proofs(tmp_path: Path) -> None:
     with both(tmp_path, options=DELAY) as lakes:
         first = lakes.relay("right", settle=False)
         assert (first.state, first.headers, first.messages, first.work.backlog) == (PassState.SUBMITTED, 1, 0, 5)
@@ -52,7 +52,7 @@ def test_a_header_goes_ahead_and_what_it_shows_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["", BY_ABSENCE])
-def test_expired_packets_time_out_under_a_header_that_can_be_used(tmp_path: Path, order: str) -> None:
+def test_expired_packets_time_out_under_a_usable_header(tmp_path: Path, order: str) -> None:
     options = DELAY + order + 'timeouts = "on"\ntimeout_blocks = 3\ncleanup = "on"\n'
     with both(tmp_path, calls=3, options=options) as lakes:
         for _ in range(10):
@@ -69,7 +69,7 @@ def test_expired_packets_time_out_under_a_header_that_can_be_used(tmp_path: Path
         assert lakes.lane("right")["receipt"]["head"] == 3, "a cleanup moved it on"
 
 
-def test_a_header_of_which_the_lake_has_kept_nothing_is_replaced(tmp_path: Path) -> None:
+def test_header_lost_from_the_lake_is_replaced(tmp_path: Path) -> None:
     with both(tmp_path, options=DELAY) as lakes:
         lakes.relay("right")
         lakes.nodes["left"].produce()
@@ -79,7 +79,7 @@ def test_a_header_of_which_the_lake_has_kept_nothing_is_replaced(tmp_path: Path)
         lakes.check(5)
 
 
-def test_batches_wait_for_what_no_header_shows(tmp_path: Path) -> None:
+def test_batches_wait_for_packets_without_a_header(tmp_path: Path) -> None:
     with both(tmp_path, calls=2, options=DELAY) as lakes:
         assert lakes.relay("right", min_batch=3, max_wait=50).state is PassState.WAITING
         lakes.send("left", ONE_MORE)

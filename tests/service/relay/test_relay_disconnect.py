@@ -10,7 +10,7 @@ from tests.support.common.lakes import both
 DISCONNECT = '[[faults]]\nkind = "disconnect"\nchain = "left"\ncounterparty = "right"\ntick = 0\n'
 
 
-def test_a_final_packet_is_relayed_and_receipts_still_come(tmp_path: Path) -> None:
+def test_final_packet_is_relayed_and_receipts_still_arrive(tmp_path: Path) -> None:
     with both(tmp_path, more=DISCONNECT) as lakes:
         assert lakes.lane("left")["client"]["state"] == "disconnecting"
         assert lakes.lane("left")["send"]["tail"] == 6, "five calls and the final packet"

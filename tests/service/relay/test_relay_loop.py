@@ -31,7 +31,7 @@ def test_every_call_is_received_and_answered_once_in_order(tmp_path: Path) -> No
         assert sum(lakes.account(chain)["headers"] for chain in ENDS) == 3
 
 
-def test_a_network_with_packets_for_another_lake_is_idle_and_not_stalled(tmp_path: Path) -> None:
+def test_network_with_packets_for_another_lake_is_idle_not_stalled(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         network = lakes.nodes["left"].network
         assert lakes.lane("left")["send"]["tail"] == 5
@@ -42,7 +42,7 @@ def test_a_network_with_packets_for_another_lake_is_idle_and_not_stalled(tmp_pat
         assert network.run() == height
 
 
-def test_after_a_crash_between_header_and_proofs_the_header_serves(tmp_path: Path) -> None:
+def test_header_is_reused_after_a_crash_before_its_proofs(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         steps = lakes.steps("right", max_calls=1)
         step = next(steps)
@@ -62,7 +62,7 @@ def test_after_a_crash_between_header_and_proofs_the_header_serves(tmp_path: Pat
         lakes.check(5)
 
 
-def test_a_crash_at_any_step_does_no_harm(tmp_path: Path) -> None:
+def test_crash_at_any_step_is_harmless(tmp_path: Path) -> None:
     with both(tmp_path, calls=4) as lakes:
         for stop in range(1, 12):
             for target in ENDS:
@@ -80,7 +80,7 @@ def test_a_crash_at_any_step_does_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_relayers_that_race_step_by_step_have_one_effect(tmp_path: Path, seed: int) -> None:
+def test_racing_relayers_have_one_effect(tmp_path: Path, seed: int) -> None:
     draws = random.Random(seed)
     with both(tmp_path / "race", calls=4) as lakes, both(tmp_path / "alone", calls=4) as alone:
         alone.until_idle()
@@ -108,7 +108,7 @@ def test_relayers_that_race_step_by_step_have_one_effect(tmp_path: Path, seed: i
         assert sum(account.get("wasted", 0) for account in accounts) > 0
 
 
-def test_a_backlog_is_cleared_in_chunks_within_the_bounds(tmp_path: Path) -> None:
+def test_backlog_is_cleared_in_bounded_chunks(tmp_path: Path) -> None:
     with both(tmp_path, calls=120) as lakes:
         passed = lakes.relay("right")
         assert passed.messages == 120
@@ -120,7 +120,7 @@ def test_a_backlog_is_cleared_in_chunks_within_the_bounds(tmp_path: Path) -> Non
         assert lakes.received("right") == list(range(120))
 
 
-def test_transactions_keep_within_their_bytes(tmp_path: Path) -> None:
+def test_transactions_respect_their_byte_limit(tmp_path: Path) -> None:
     with both(tmp_path, calls=10) as lakes:
         lakes.relay("right", max_bytes=2_500)
         assert len(lakes.submitted) > 2
@@ -129,13 +129,13 @@ def test_transactions_keep_within_their_bytes(tmp_path: Path) -> None:
         lakes.check(10)
 
 
-def test_packets_of_many_bytes_are_spread_over_transactions_that_zones_read(tmp_path: Path) -> None:
+def test_large_packets_are_split_over_transactions_that_zones_decode(tmp_path: Path) -> None:
     with both(tmp_path, calls=12, text="x" * 200_000) as lakes:
         lakes.until_idle()
         lakes.check(12)
 
 
-def test_proofs_per_header_and_most_packets_bound_a_pass(tmp_path: Path) -> None:
+def test_proofs_per_header_and_max_packets_limit_a_pass(tmp_path: Path) -> None:
     with both(tmp_path, calls=10) as lakes:
         assert lakes.relay("right", proofs_per_header=4).messages == 4
         assert lakes.relay("right", max_packets=3).messages == 3
@@ -144,7 +144,7 @@ def test_proofs_per_header_and_most_packets_bound_a_pass(tmp_path: Path) -> None
         lakes.check(10)
 
 
-def test_a_batch_waits_for_more_but_not_for_ever(tmp_path: Path) -> None:
+def test_batch_waits_for_more_packets_up_to_a_limit(tmp_path: Path) -> None:
     with both(tmp_path, calls=3) as lakes:
         passed = lakes.relay("right", min_batch=10, max_wait=6)
         assert (passed.state, passed.work.backlog) == (PassState.WAITING, 3)
@@ -154,7 +154,7 @@ def test_a_batch_waits_for_more_but_not_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_lost_late_and_doubled_transactions_cost_fees_alone(tmp_path: Path, seed: int) -> None:
+def test_lost_late_and_duplicated_transactions_only_cost_fees(tmp_path: Path, seed: int) -> None:
     with both(tmp_path / "faulty", calls=12) as lakes, both(tmp_path / "alone", calls=12) as alone:
         alone.until_idle()
         faults: dict[str, TransactionFaults[SubmitWithHeaders]] = {
@@ -177,7 +177,7 @@ def test_lost_late_and_doubled_transactions_cost_fees_alone(tmp_path: Path, seed
         assert lakes.outcome() == alone.outcome()
 
 
-def test_an_altered_proof_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_altered_proof_is_rejected_without_effect(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         before = lakes.lane("right")["receipt"]
         names = []
@@ -202,7 +202,7 @@ def test_an_altered_proof_is_refused_and_changes_nothing(tmp_path: Path) -> None
         lakes.check(5)
 
 
-def test_the_clock_of_a_lake_follows_a_header_from_its_future(tmp_path: Path) -> None:
+def test_lake_clock_follows_a_header_from_its_future(tmp_path: Path) -> None:
     with both(tmp_path, calls=2) as lakes:
         for _ in range(50):
             lakes.nodes["right"].produce()
@@ -215,7 +215,7 @@ def test_the_clock_of_a_lake_follows_a_header_from_its_future(tmp_path: Path) ->
         lakes.check(2)
 
 
-def test_a_forged_header_does_not_move_the_clock(tmp_path: Path) -> None:
+def test_forged_header_does_not_move_the_clock(tmp_path: Path) -> None:
     with both(tmp_path, calls=2) as lakes:
         for _ in range(50):
             lakes.nodes["right"].produce()
@@ -237,7 +237,7 @@ def test_a_forged_header_does_not_move_the_clock(tmp_path: Path) -> None:
         assert lakes.refused("left")["InvalidHeader"] == 1
 
 
-def test_packets_in_any_order_where_the_network_says_so(tmp_path: Path) -> None:
+def test_unordered_packets_where_the_network_allows_it(tmp_path: Path) -> None:
     with both(tmp_path, calls=6, options='order = "unordered"') as lakes:
         assert lakes.relay("right", max_packets=2).messages == 2
         assert lakes.relay("left").messages == 8  # six packets and two receipts
@@ -245,7 +245,7 @@ def test_packets_in_any_order_where_the_network_says_so(tmp_path: Path) -> None:
         assert sorted(lakes.received("right")) == sorted(lakes.answered("left")) == list(range(6))
 
 
-def test_expired_packets_time_out_and_a_cleanup_lets_later_ones_through(tmp_path: Path) -> None:
+def test_expired_packets_time_out_and_a_cleanup_admits_later_ones(tmp_path: Path) -> None:
     options = 'timeouts = "on"\ntimeout_blocks = 5\ncleanup = "on"'
     with both(tmp_path, calls=3, options=options) as lakes:
         for _ in range(10):
@@ -265,7 +265,7 @@ def test_expired_packets_time_out_and_a_cleanup_lets_later_ones_through(tmp_path
         assert lakes.lane("left")["send"] == {"head": 4, "tail": 4, "entries": []}
 
 
-def test_receipts_are_cleaned_up_once_there_are_enough(tmp_path: Path) -> None:
+def test_receipts_are_cleaned_up_above_a_threshold(tmp_path: Path) -> None:
     with both(tmp_path, calls=8, options='cleanup = "on"') as lakes:
         lakes.until_idle(cleanup_after=9)
         assert lakes.lane("right")["receipt"]["head"] == 0
@@ -273,7 +273,7 @@ def test_receipts_are_cleaned_up_once_there_are_enough(tmp_path: Path) -> None:
         assert lakes.lane("right")["receipt"]["head"] == lakes.lane("left")["receipt"]["head"] == 8
 
 
-def test_a_client_is_refreshed_after_a_third_of_the_unbonding_period(tmp_path: Path) -> None:
+def test_client_is_refreshed_after_a_third_of_the_unbonding_period(tmp_path: Path) -> None:
     with both(tmp_path, calls=0, options="unbonding_seconds = 60.0") as lakes:
         for _ in range(19):
             lakes.nodes["right"].produce()
@@ -285,7 +285,7 @@ def test_a_client_is_refreshed_after_a_third_of_the_unbonding_period(tmp_path: P
         assert lakes.relay("left").state == PassState.IDLE
 
 
-def test_an_expired_client_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_expired_client_is_reported_and_skipped(tmp_path: Path) -> None:
     with both(tmp_path, options="unbonding_seconds = 30.0") as lakes:
         for _ in range(40):
             lakes.nodes["right"].produce()
@@ -294,7 +294,7 @@ def test_an_expired_client_is_told_and_left_alone(tmp_path: Path) -> None:
         assert "trusted header 0" in passed.why
 
 
-def test_a_frozen_client_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_frozen_client_is_reported_and_skipped(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         lakes.relay("right")
         left = lakes.nodes["left"]
@@ -315,14 +315,14 @@ def lakes_tick(lakes: Lakes, height: int) -> Any:
     return Tick(height, lakes.nodes["left"].network.lake.manifest(height).tick)
 
 
-def test_the_target_is_looked_at_first(tmp_path: Path) -> None:
+def test_target_is_read_first(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         step = next(lakes.steps("right"))
         assert step == ReadLane("b", "right", "left")
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_a_long_history_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+def test_long_history_does_not_slow_relaying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     monkeypatch.setattr("causeway.service.ibc.routes.MOST_RANGES", 2)
     with both(tmp_path, calls=0, options=f'order = "{order}"') as lakes:
         for _ in range(5):
@@ -338,7 +338,7 @@ def test_a_long_history_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.Monk
         assert all(lakes.account(chain)["wasted"] == 0 for chain in ENDS)
 
 
-def test_the_local_light_client_agrees_with_the_chains(tmp_path: Path) -> None:
+def test_local_light_client_agrees_with_the_chains(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         steps = lakes.steps("right")
         target = lakes.answer(next(steps))

@@ -38,7 +38,7 @@ def waits(memory: RelayMemory, height: int, index: int = 5, blocks: int = 1_000)
     raise AssertionError("it waits for ever")
 
 
-def test_what_is_refused_waits_twice_as_long_each_time_and_not_for_ever() -> None:
+def test_rejected_items_back_off_exponentially_up_to_a_limit() -> None:
     memory, height, found = RelayMemory(), 10, []
     for _ in range(8):
         found.append(waits(memory, height))
@@ -49,7 +49,7 @@ def test_what_is_refused_waits_twice_as_long_each_time_and_not_for_ever() -> Non
     assert waits(memory, height) == 2
 
 
-def test_a_chain_that_makes_no_blocks_is_tried_again_after_as_many_passes() -> None:
+def test_chain_without_new_blocks_is_retried_after_as_many_passes() -> None:
     memory = RelayMemory()
     memory.handed_over("receive", [0], 3, ordered=True)
     tries = [bool(memory.due("receive", {0: None}, 4, ordered=True)) for _ in range(4)]
@@ -58,7 +58,7 @@ def test_a_chain_that_makes_no_blocks_is_tried_again_after_as_many_passes() -> N
 
 
 @pytest.mark.parametrize(("ordered", "due"), [(True, [3]), (False, [3, 5])])
-def test_what_is_behind_waits_with_it_where_order_is_kept(ordered: bool, due: list[int]) -> None:
+def test_later_packets_back_off_together_where_ordered(ordered: bool, due: list[int]) -> None:
     memory = RelayMemory()
     memory.handed_over("receive", [4], 1, ordered=ordered)
     assert list(memory.due("receive", dict.fromkeys([3, 4, 5]), 2, ordered=ordered)) == due
@@ -69,7 +69,7 @@ def lost(submit: SubmitWithHeaders) -> None:
     """A transaction that no block takes."""
 
 
-def test_a_pass_does_not_submit_what_was_not_taken_and_says_so(tmp_path: Path) -> None:
+def test_pass_skips_and_reports_rejected_items(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         memory = RelayMemory()
         assert lakes.relay("right", submit=lost, memory=memory).transactions == 1
@@ -102,7 +102,7 @@ def transaction(header: bytes) -> bytes:
     return wire.Transaction(calls=[call]).SerializeToString()
 
 
-def test_a_header_that_the_source_has_not_made_is_shown_to_be_a_fork(tmp_path: Path) -> None:
+def test_header_the_source_never_made_is_submitted_as_fork_evidence(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         height = lakes.views["left"].height()
         lakes.submit("right", 9, transaction(fork_of(lakes, height)))
@@ -115,7 +115,7 @@ def test_a_header_that_the_source_has_not_made_is_shown_to_be_a_fork(tmp_path: P
         assert lakes.relay("right").state is PassState.FROZEN
 
 
-def test_a_source_that_shows_what_its_validators_have_not_signed_is_no_evidence(tmp_path: Path) -> None:
+def test_unsigned_source_headers_are_no_evidence(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         lakes.relay("right")
         other = lakes.views["right"].header("right", 1)["signed_header"]
@@ -145,7 +145,7 @@ def test_headers_are_compared_once(tmp_path: Path) -> None:
         assert asked == [brought, brought], "another process compares it"
 
 
-def test_a_header_that_repeats_a_trusted_one_is_redundant_and_another_is_not(tmp_path: Path) -> None:
+def test_repeated_trusted_header_is_redundant_and_a_different_one_is_not(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         lakes.relay("right")
         height = lakes.lane("right")["client"]["latest"]
@@ -161,7 +161,7 @@ def test_a_header_that_repeats_a_trusted_one_is_redundant_and_another_is_not(tmp
 ROTATING = "validators = 6\nrotation = { every = 1, replace = 1 }"
 
 
-def test_a_client_follows_validators_that_change_through_headers_between(tmp_path: Path) -> None:
+def test_client_follows_validator_changes_through_intermediate_headers(tmp_path: Path) -> None:
     with both(tmp_path, options=ROTATING) as lakes:
         for _ in range(11):
             lakes.nodes["left"].produce()
@@ -173,7 +173,7 @@ def test_a_client_follows_validators_that_change_through_headers_between(tmp_pat
         assert lakes.account("right")["wasted"] == lakes.account("left")["wasted"] == 0, "none that would be unknown"
 
 
-def test_unordered_packets_time_out_by_the_absence_of_their_receipts(tmp_path: Path) -> None:
+def test_unordered_packets_time_out_by_receipt_absence(tmp_path: Path) -> None:
     options = 'order = "unordered"\ntimeouts = "on"\ntimeout_blocks = 5\nacknowledgements = "synchronous"'
     with both(tmp_path, calls=3, options=options) as lakes:
         for _ in range(10):
@@ -217,7 +217,7 @@ def expired(
         answer = [Packet("t", b"", max_height=LIMITS[index], limited=True).encode() for index in asked]
 
 
-def test_in_any_order_packets_time_out_wherever_they_are_and_are_read_once() -> None:
+def test_unordered_packets_time_out_at_any_index_and_are_read_once() -> None:
     assert expired(25, RelayMemory(), chunk=10, ordered=False) == ([4, 7], list(range(10)))
     memory = RelayMemory()
     found = [expired(height, memory, ordered=False) for height in (25, 25, 25, 31)]
@@ -226,7 +226,7 @@ def test_in_any_order_packets_time_out_wherever_they_are_and_are_read_once() -> 
     assert expired(51, RelayMemory(), gone=4, chunk=10) == ([4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9])
 
 
-def test_in_order_what_is_behind_a_packet_in_time_waits_for_it() -> None:
+def test_ordered_packets_wait_behind_an_unexpired_packet() -> None:
     memory = RelayMemory()
     assert expired(25, memory) == ([], [0, 1, 2, 3])
     assert expired(25, memory, gone=4) == ([4], [4, 5, 6, 7])

@@ -97,11 +97,11 @@ def fails(made: int) -> State:
     return State.FAILED
 
 
-def test_where_nothing_is_to_do_one_look_is_enough() -> None:
+def test_idle_network_needs_one_pass() -> None:
     assert ended(one=idle, other=idle) == {"one": 1, "other": 1}
 
 
-def test_a_direction_that_fails_slows_no_other_down() -> None:
+def test_failing_direction_does_not_slow_others() -> None:
     """The other one looks once a poll for what it waits for, as long as it waits."""
     looks: list[float] = []
 
@@ -117,7 +117,7 @@ def test_a_direction_that_fails_slows_no_other_down() -> None:
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_a_direction_that_is_refused_for_good_ends_at_once(once: bool) -> None:
+def test_permanently_rejected_direction_ends_at_once(once: bool) -> None:
     plays: dict[str, Play] = {"refused": lambda made: State.FORBIDDEN}
     passes = Played(plays | ({"other": idle} if once else {}))
     asyncio.run(passes.until_idle() if once else asyncio.wait_for(passes.forever(), 5))
@@ -126,7 +126,7 @@ def test_a_direction_that_is_refused_for_good_ends_at_once(once: bool) -> None:
     assert refused.given_up and refused.hopeless and refused.why == "sender: only others"
 
 
-def test_directions_that_fail_in_turns_keep_nobody() -> None:
+def test_directions_failing_in_turns_do_not_block_the_process() -> None:
     """A hostile lake may let one fail whenever the other does not."""
     last: dict[str, State] = {}
 
@@ -141,7 +141,7 @@ def test_directions_that_fail_in_turns_keep_nobody() -> None:
 
 
 @pytest.mark.parametrize("order", ["requests responses", "responses requests"])
-def test_what_one_direction_brought_may_be_work_for_another(order: str) -> None:
+def test_delivery_of_one_direction_may_be_work_for_another(order: str) -> None:
     """When the requests are taken there are responses, and the first look for them fails."""
     taken = brought = looks = 0
 

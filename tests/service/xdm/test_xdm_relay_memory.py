@@ -14,7 +14,7 @@ from causeway.service.xdm.relayer import due_lanes
 LIMITS = RelayLimits(nonces=257, channels=15, resubmit_after=15, confirmed_after=8)
 
 
-def test_what_was_brought_comes_again_after_so_many_blocks_without_progress() -> None:
+def test_delivery_is_repeated_after_several_blocks_without_progress() -> None:
     memory = RelayMemory()
     due = {(0, False): (3, 10)}
     assert memory.wanted(due, 100, LIMITS) == [LaneRequest(0, False, 3)]
@@ -33,7 +33,7 @@ def test_what_was_brought_comes_again_after_so_many_blocks_without_progress() ->
     assert memory.wanted({}, 146, LIMITS) == [] and not memory.lanes
 
 
-def test_a_lost_message_comes_again_in_time_and_nothing_with_it_that_was_brought_lately() -> None:
+def test_lost_message_is_repeated_in_time_without_recent_deliveries() -> None:
     """One message a block; the first is lost. Neither may those behind it keep it waiting, nor come again with it."""
     memory, last, key = RelayMemory(), dict[int, int](), (0, False)
     for height in range(100, 140):
@@ -51,7 +51,7 @@ def test_a_lost_message_comes_again_in_time_and_nothing_with_it_that_was_brought
     assert not memory.lanes[key].at
 
 
-def test_no_more_is_brought_than_the_target_may_keep() -> None:
+def test_deliveries_are_limited_to_the_target_capacity() -> None:
     memory = RelayMemory()
     memory.handed_over((0, True), range(2 * LIMITS.nonces - 1), 0, 1)
     assert memory.wanted({(0, True): (0, 10_000)}, 2, LIMITS) == [LaneRequest(0, True, 2 * LIMITS.nonces - 1)]
@@ -79,7 +79,7 @@ def channels(*rows: tuple[int, int, int, int]) -> ChannelsAnswer:
     return ChannelsAnswer(chain="left", counterparty="right", height=1, best=None, under=None, channels=shown)
 
 
-def test_what_is_due_follows_from_both_sides_channels() -> None:
+def test_due_lanes_follow_from_the_channels_of_both_sides() -> None:
     ours = channels((0, 7, 12, 4), (1, 0, 3, 0), (2, 5, 5, 5))
     theirs = channels((0, 9, 8, 2), (2, 5, 5, 5))
     assert due_lanes(ours, theirs) == {(0, False): (9, 12), (0, True): (2, 7), (1, False): (0, 3)}
@@ -99,7 +99,7 @@ def status(own: str, chains: str = "main left right", agreed: int = 1, depth: in
 URLS = {"a": "http://a", "b": "http://b"}
 
 
-def test_the_directions_between_two_lakes() -> None:
+def test_directions_between_two_lakes() -> None:
     found = directions_from_status({"a": status("right"), "b": status("main left")}, URLS)
     ways = ["blocks of main", "receipts of right", "main>right", "right>main", "left>right", "right>left"]
     assert [str(way) for way in found.directions] == ways
@@ -123,6 +123,6 @@ def test_the_directions_between_two_lakes() -> None:
         ),
     ],
 )
-def test_lakes_that_do_not_go_together(a: StatusAnswer, b: StatusAnswer, text: str) -> None:
+def test_mismatched_lakes_are_rejected(a: StatusAnswer, b: StatusAnswer, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         directions_from_status({"a": a, "b": b}, URLS)
