@@ -105,6 +105,21 @@ def test_documentation_index_names_every_page() -> None:
             assert place == "README.md" or f"({place})" in index, place
 
 
+def test_site_has_every_page_of_index() -> None:
+    listed = re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    index = re.findall(
+        r"\]\(((?!\.\.)[^)#]+\.md)\)", (ROOT / "docs" / "README.md").read_text().split("## Tutorials", 1)[1]
+    )
+    assert listed == index
+
+
+def test_files_that_contributing_names_exist() -> None:
+    page = re.sub(r"```.*?```", "", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.S)
+    named = re.findall(r"`((?:src|tests|docs|packages)/[\w/.-]+)", page)
+    assert len(named) > 10
+    assert not [path for path in named if "NAME" not in path and not (ROOT / path).exists()]
+
+
 def test_decisions_index_names_every_record_and_its_status() -> None:
     folder = ROOT / "docs" / "decisions"
     index = (folder / "README.md").read_text()
