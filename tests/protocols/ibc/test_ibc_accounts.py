@@ -60,19 +60,21 @@ def economies(draw: st.DrawFn, /, **fixed: Any) -> Scenario:
 
 @quick(sized(3, 100))
 @given(economies(order="ordered"))
-def test_they_agree_where_relayers_pay(scenario: Scenario) -> None:
+def test_kernel_agrees_with_paying_relayers(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
 @quick(sized(3, 100))
 @given(economies(order="unordered"))
-def test_they_agree_where_relayers_pay_on_unordered_queues(scenario: Scenario) -> None:
+def test_kernel_agrees_with_paying_relayers_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-def test_relayers_stopped_and_continued(request: pytest.FixtureRequest) -> None:
+def test_kernel_agrees_with_stopped_and_resumed_relayers(request: pytest.FixtureRequest) -> None:
     """The networks of this run had what they are about."""
-    played = {item.name for item in request.session.items if item.name.startswith("test_they_agree_where_relayers_pay")}
+    played = {
+        item.name for item in request.session.items if item.name.startswith("test_kernel_agrees_with_paying_relayers")
+    }
     if len(played) < 2:
         pytest.skip("only some comparisons ran")
     happened = Counter({name: ibc_tally.HAPPENED[name] for name in ("OutOfFunds", "Funded", "Received", "Acked")})
@@ -80,7 +82,7 @@ def test_relayers_stopped_and_continued(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("change", [{"balance": 61}, {"deposited": 101}, {"fees": 39}, {"earned": 1}])
-def test_a_unit_too_many_is_found(change: dict[str, Any]) -> None:
+def test_surplus_unit_is_detected(change: dict[str, Any]) -> None:
     account = Balance("A", "r0", 60, 100, fees=40)
     assert funds_conserved([account, Balance("A", "", 40)]) == []
     assert funds_conserved([replace(account, **change), Balance("A", "", 40)]) != []

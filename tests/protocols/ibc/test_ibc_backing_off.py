@@ -34,7 +34,7 @@ def pauses(heights: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_a_reply_whose_handler_always_raises_is_brought_ever_more_rarely(order: str) -> None:
+def test_raising_reply_handler_backs_off_exponentially(order: str) -> None:
     """Also by the second relayer: each has his own memory, and pays for what he tries himself."""
     net = Net({"order": order, "relayers": ("r0", "r1")}, blocks=80).ask(note="boom").next(2)
     paid = net.state.relayers["fees"].sum()
@@ -43,7 +43,7 @@ def test_a_reply_whose_handler_always_raises_is_brought_ever_more_rarely(order: 
     assert len(net.state.backoffs) == 2 and net.queue("A", "B", QueuePurpose.SEND) == (0, 1)
 
 
-def test_nobody_waits_for_more_than_64_blocks() -> None:
+def test_backoff_is_at_most_64_blocks() -> None:
     net = Net(blocks=80).ask(note="boom").next(3)
     (state,) = net.states
     often = state.backoffs.with_columns(refusals=np.array([40], dtype=np.uint64))
@@ -52,7 +52,7 @@ def test_nobody_waits_for_more_than_64_blocks() -> None:
     assert (net.state.backoffs["refusals"].tolist(), net.state.backoffs["until"].tolist()) == ([41], [5 + 64])
 
 
-def test_in_order_the_rest_waits_behind_it_and_what_moves_on_counts_as_new() -> None:
+def test_ordered_queue_backs_off_as_a_whole_and_progress_resets_it() -> None:
     net = Net(blocks=80).ask(note="boom").ask(note="boom").ask().next(2)
     assert pauses(tries(net, 20, "HandlerFault", SubmissionKind.RECEIPT)) == PAUSES[:3]
     assert net.state.backoffs["first"].tolist() == [0] and net.state.backoffs["stop"].tolist() == [1]
@@ -63,7 +63,7 @@ def test_in_order_the_rest_waits_behind_it_and_what_moves_on_counts_as_new() -> 
     assert net.queue("A", "B", QueuePurpose.SEND) == (4, 4), "nobody waits for what is new"
 
 
-def test_partners_behind_a_queue_that_does_not_move_back_off_too() -> None:
+def test_packets_behind_a_stalled_queue_back_off_too() -> None:
     """What is theirs has its turn as soon as what comes first is taken."""
     net = Net({"relayers": ("r0", "r1"), "relay": {"coordination": "partition"}}, blocks=80)
     net.ask(note="boom").ask().ask().ask().next(2)
@@ -75,7 +75,7 @@ def test_partners_behind_a_queue_that_does_not_move_back_off_too() -> None:
     assert net.queue("A", "B", QueuePurpose.SEND) == (4, 4) and len(net.state.backoffs) == 0
 
 
-def test_without_order_all_else_goes_on() -> None:
+def test_unordered_queue_continues_past_a_failing_packet() -> None:
     net = Net({"order": "unordered"}, blocks=80).ask().ask(note="boom").ask().next(3)
     assert net.state.backoffs["first"].tolist() == [1] and len(net.seen(A)) == 2
     net.ask().next(3)
@@ -86,7 +86,7 @@ def test_without_order_all_else_goes_on() -> None:
     assert len(net.state.backoffs) == 0 and len(net.seen(A)) == 4
 
 
-def test_without_order_cleanups_wait_whatever_else_is_brought() -> None:
+def test_unordered_cleanups_wait_regardless_of_other_deliveries() -> None:
     lies = (("tamper", "A", "B", 3, 60, None),)
     net = Net({"order": "unordered", "cleanup": "on"}, carriers=lies, blocks=60).ask().next(3)
     found: list[int] = []
@@ -96,13 +96,13 @@ def test_without_order_cleanups_wait_whatever_else_is_brought() -> None:
     assert pauses(found) == PAUSES[:3] and net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 1)
 
 
-def test_without_order_what_waits_takes_nobodys_turn() -> None:
+def test_unordered_backoff_occupies_no_relay_slot() -> None:
     options = {"order": "unordered", "relay": {"max_packets": 1}}
     net = Net(options, blocks=80).ask(note="boom").ask().next(6)
     assert [row[0] for row in net.seen(A)] == [1] and net.state.backoffs["first"].tolist() == [0]
 
 
-def test_headers_that_come_too_late_are_not_paid_for_for_ever() -> None:
+def test_late_headers_are_not_paid_for_indefinitely() -> None:
     """Neither is what would come with them: without a header nothing of that zone is tried."""
     drop = (("drop", "A", "B", 2, 12, None),)
     net = Net({"unbonding_seconds": 3.0}, carriers=drop, blocks=80).ask().next(2)
@@ -113,7 +113,7 @@ def test_headers_that_come_too_late_are_not_paid_for_for_ever() -> None:
     assert mine["refused"].tolist()[0] <= 8, "the packets that came with the headers"
 
 
-def test_a_recovery_ends_all_waiting() -> None:
+def test_recovery_ends_all_backoff() -> None:
     drop = (("drop", "A", "B", 2, 12, None),)
     late = (("B", "A", 40),)
     net = Net({"unbonding_seconds": 3.0}, carriers=drop, recoveries=late, blocks=60).ask().next(2)
@@ -123,7 +123,7 @@ def test_a_recovery_ends_all_waiting() -> None:
     assert len(net.state.backoffs) == 0 and len(net.seen(B)) == 2
 
 
-def test_a_liar_backs_off_and_is_forgotten() -> None:
+def test_misbehaving_relayer_backs_off_and_is_forgotten() -> None:
     """An honest one beside is not held up, so that there is nothing to remember."""
     lies = (("tamper", "A", "B", 0, 60, "r1"),)
     net = Net({"relayers": ("r0", "r1"), "order": "unordered"}, carriers=lies, blocks=100)
@@ -135,7 +135,7 @@ def test_a_liar_backs_off_and_is_forgotten() -> None:
     assert len(net.seen(B)) == 1 and len(net.state.backoffs) == 0
 
 
-def test_what_is_not_tried_again_is_forgotten() -> None:
+def test_abandoned_items_are_forgotten() -> None:
     lies = (("tamper", "A", "B", 0, 1, None), *(("drop", "A", "B", 2, 10**6, None),))
     net = Net(carriers=lies, blocks=90).ask().next(2)
     assert net.state.backoffs["until"].tolist() == [4]
@@ -145,7 +145,7 @@ def test_what_is_not_tried_again_is_forgotten() -> None:
     assert len(net.state.backoffs) == 0
 
 
-def test_who_comes_second_in_a_race_does_not_back_off() -> None:
+def test_relayer_losing_a_race_does_not_back_off() -> None:
     options = {"relayers": ("r0", "r1"), "cleanup": "on", "timeouts": "on", "timeout_blocks": 3}
     net = Net(options, carriers=(("drop", "A", "B", 4, 8, None),), blocks=40)
     reasons: set[str] = set()
@@ -156,7 +156,7 @@ def test_who_comes_second_in_a_race_does_not_back_off() -> None:
     assert {"OutOfOrder", "CleanupBackwards", "TimeoutNotReached"} <= reasons
 
 
-def test_strangers_may_pay_for_ever() -> None:
+def test_external_senders_may_pay_indefinitely() -> None:
     net = Net(carriers=SILENT, blocks=20).ask().next()
     for _ in range(3):
         assert net.bring("B", net.update("A"), net.packet(0, value=b"no")) == ["InvalidProof"]

@@ -112,7 +112,7 @@ def believe(net: Zones, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.about)
-def test_a_rule_holds_or_the_audit_finds_exactly_what_breaks_it(scene: Scene) -> None:
+def test_rule_holds_or_the_audit_finds_exactly_its_violations(scene: Scene) -> None:
     net = play(scene)
     broken = net.broken()
     assert tuple(sorted(broken)) == scene.broken
@@ -125,7 +125,7 @@ def test_a_rule_holds_or_the_audit_finds_exactly_what_breaks_it(scene: Scene) ->
     assert found == broken
 
 
-def test_a_packet_of_a_false_block_that_is_never_sent_is_no_cycle_but_not_sent() -> None:
+def test_unsent_packet_of_a_false_block_is_not_sent_rather_than_cyclic() -> None:
     """A missing sending proves no order; that it is missing, the check of authenticity says."""
     net = Zones(apart=True)
     net.ask(A, B)
@@ -138,7 +138,7 @@ def test_a_packet_of_a_false_block_that_is_never_sent_is_no_cycle_but_not_sent()
     assert named(found, "authenticity")["not_sent"] == false and named(found) == {}
 
 
-def test_the_page_shows_what_holds() -> None:
+def test_page_lists_which_rules_hold() -> None:
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| .+ \|$", PAGE, re.M)
     shown = [row for row in rows if set(row[1:]) <= {"holds", "broken"}]
     marks = {True: "broken", False: "holds"}

@@ -43,7 +43,7 @@ def why(net: Net) -> Counter[str]:
 # ---- validator sets that change
 
 
-def test_seats_go_round_in_an_order_that_is_drawn() -> None:
+def test_validator_seats_rotate_in_a_sampled_order() -> None:
     options = IbcOptions(validators=7, rotation=RotationOptions(every=3, replace=2))
     for name in ("A", "B"):
         for height in range(0, 60):
@@ -55,14 +55,14 @@ def test_seats_go_round_in_an_order_that_is_drawn() -> None:
     assert validators_at(5, "A", 3, options)[0].hash != validators_at(5, "A", 0, options)[0].hash
 
 
-def test_more_than_a_third_at_once_nobody_could_follow() -> None:
+def test_replacing_over_a_third_at_once_is_rejected() -> None:
     with pytest.raises(ValidationError, match="replace = 2 of 4 validators; allowed: a third of them at most"):
         IbcOptions(validators=4, rotation=RotationOptions(every=1, replace=2))
     IbcOptions(validators=3, rotation=RotationOptions(every=1, replace=1))
     IbcOptions(validators=1, rotation=RotationOptions(every=0, replace=1))
 
 
-def test_relayers_halve_the_way_to_a_header_that_is_unknown() -> None:
+def test_relayers_bisect_to_an_unknown_header() -> None:
     # For six blocks nobody brings headers of A to B: by then all validators have been replaced, and some twice.
     net = Net(ROTATING, blocks=20, carriers=(("drop", "A", "B", 2, 7, None),)).ask().next(3)
     assert net.view()["B"]["trust"]["A"] == [0, 1]
@@ -116,7 +116,7 @@ def reasons(net: LakeNetwork) -> list[tuple[int, str]]:
     return sorted((row["tick"], row["reason"]) for row in rows if row["reason"] and not row["events"] & Event.RELAYED)
 
 
-def test_headers_between_are_read_from_the_lake(tmp_path: Path) -> None:
+def test_intermediate_headers_are_read_from_the_lake(tmp_path: Path) -> None:
     options = "[options]\nvalidators = 10\n[options.rotation]\nevery = 1\n"
     drop = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 2\nuntil = 7\n'
     net = ran(tmp_path, [0, 3], options, drop)
@@ -139,7 +139,7 @@ def notices(net: Net) -> list[tuple[str, str, int, int, str]]:
     return [(net.names[chain], net.names[remote], *rest) for chain, remote, *rest in rows_of]
 
 
-def test_relayers_that_see_a_fork_freeze_what_is_connected_with_it() -> None:
+def test_relayers_observing_a_fork_freeze_its_connections() -> None:
     net = Net({"relayers": ("one", "two")}, forks=(("A", 2),)).ask().next(2)
     net.ask().next()
     assert notices(net) == [("B", "A", 2, 0, "Frozen"), ("C", "A", 2, 0, "Frozen")]
@@ -151,14 +151,14 @@ def test_relayers_that_see_a_fork_freeze_what_is_connected_with_it() -> None:
 
 
 @pytest.mark.parametrize(("coordination", "who"), [("leader", [0]), ("partition", [0, 1])])
-def test_relayers_share_what_they_watch(coordination: str, who: list[int]) -> None:
+def test_relayers_share_fork_monitoring(coordination: str, who: list[int]) -> None:
     options = {"relayers": ("one", "two"), "relay": {"coordination": coordination}}
     net = Net(options, forks=(("A", 2), ("B", 2))).next(3)
     assert sorted({relayer for *_, relayer, _ in notices(net)}) == who
     assert len(notices(net)) == 4 and net.refusals() == []
 
 
-def test_a_fork_after_many_changes_is_shown_by_way_of_those_between() -> None:
+def test_fork_after_many_changes_is_proved_through_intermediate_headers() -> None:
     silent = (("drop", "A", "B", 1, 10, None),)
     net = Net(ROTATING, blocks=20, carriers=silent, forks=(("A", 8),)).next(9)
     assert net.view()["B"]["frozen"] == {"A"} and why(net)["NeedIntermediateHeader"] >= 2
@@ -169,7 +169,7 @@ def evidence(net: Net, first: bytes, second: bytes, remote: str = "A") -> wire.C
     return wire.Call(misbehaviour=wire.SubmitMisbehaviour(remote=remote, misbehaviour=build_evidence(first, second)))
 
 
-def test_evidence_from_outside_is_held_against_the_rule() -> None:
+def test_external_evidence_is_validated() -> None:
     net = Net(carriers=SILENT, blocks=20).next(4)
     at = net.names.index("A")
     signed = {height: rows["certification"][at].as_py() for height, rows in net.past_headers.items()}
@@ -203,7 +203,7 @@ def test_evidence_is_parsed_once() -> None:
     assert parsed.call_count == 1
 
 
-def test_a_header_that_contradicts_a_trusted_one_freezes_and_one_that_repeats_it_does_nothing() -> None:
+def test_conflicting_header_freezes_and_a_repeated_one_has_no_effect() -> None:
     net = Net(carriers=SILENT, blocks=20).next(2)
     header = net.update("A")
     assert net.bring("B", header, header) == []
@@ -217,7 +217,7 @@ def test_a_header_that_contradicts_a_trusted_one_freezes_and_one_that_repeats_it
 # ---- recovery
 
 
-def test_a_zone_goes_on_with_a_connection_that_was_frozen() -> None:
+def test_zone_recovers_a_frozen_connection() -> None:
     net = Net(forks=(("A", 2),), recoveries=(("B", "A", 6),), blocks=20).ask().next(2)
     net.ask().next(4)
     assert net.view()["B"]["frozen"] == {"A"} and len(net.seen(B)) == 1
@@ -228,7 +228,7 @@ def test_a_zone_goes_on_with_a_connection_that_was_frozen() -> None:
     assert len(net.seen(B)) == 2 and net.view()["C"]["frozen"] == {"A"}
 
 
-def test_a_zone_goes_on_with_a_client_that_has_expired() -> None:
+def test_zone_recovers_an_expired_client() -> None:
     drop = (("drop", "A", "B", 2, 12, None),)
     net = Net({"unbonding_seconds": 3.0}, carriers=drop, recoveries=(("B", "A", 15),), blocks=30).ask().next(2)
     net.ask().next(13)
@@ -242,12 +242,12 @@ def test_a_zone_goes_on_with_a_client_that_has_expired() -> None:
     assert len(net.seen(B)) == 2
 
 
-def test_a_recovery_without_a_header_to_go_on_from_is_refused() -> None:
+def test_recovery_without_a_starting_header_is_rejected() -> None:
     net = Net(recoveries=(("B", "A", 0),)).next()
     assert net.refusals() == [("B", "MissingHeader")] and notices(net) == []
 
 
-def test_what_disconnects_goes_on_disconnecting_after_a_recovery() -> None:
+def test_disconnection_continues_after_a_recovery() -> None:
     decided: dict[str, Any] = {"disconnects": (("A", "B", 1),), "recoveries": (("B", "A", 6), ("A", "B", 6))}
     net = Net(forks=(("A", 4), ("B", 4)), blocks=20, **decided).ask().next(6)
     assert net.view()["A"]["frozen"] == {"B"} and net.view()["B"]["frozen"] == {"A"}
@@ -264,18 +264,18 @@ def test_what_disconnects_goes_on_disconnecting_after_a_recovery() -> None:
         ('chain = "north"\ncounterparty = "nowhere"\ntick = 1', "nowhere"),
     ],
 )
-def test_recoveries_of_what_is_not_there_are_refused(tmp_path: Path, fault: str, why: str) -> None:
+def test_recovery_of_unknown_zones_is_rejected(tmp_path: Path, fault: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         ran(tmp_path, [0], "", f'[[faults]]\nkind = "recover"\n{fault}\n')
 
 
-def test_recoveries_of_what_is_not_connected_are_refused() -> None:
+def test_recovery_of_unconnected_zones_is_rejected() -> None:
     with pytest.raises(InvalidInput, match=r"faults\[0\]: recover: A and C are not connected"):
         Net({"connections": (("A", "B"),)}, recoveries=(("A", "C", 3),))
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_after_a_recovery_a_later_packet_may_expire_before_an_earlier_one(order: str) -> None:
+def test_later_packet_may_expire_before_an_earlier_one_after_recovery(order: str) -> None:
     """B trusted a header of A far ahead when it sent the first, and goes on from a lower one."""
     options = {"order": order, "timeouts": "on", "timeout_blocks": 3, "acknowledgements": "synchronous"}
     silent = (("drop", "B", "A", 0, 10**6, None),)

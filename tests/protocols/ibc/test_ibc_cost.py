@@ -65,7 +65,7 @@ def counted() -> Iterator[Counter[str]]:
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_ten_times_the_history_costs_no_more_a_block(order: str) -> None:
+def test_tenfold_history_costs_no_more_per_block(order: str) -> None:
     net = hub(order=order)
     costs = []
     for history in (HISTORY, 10 * HISTORY):
@@ -85,7 +85,7 @@ def test_ten_times_the_history_costs_no_more_a_block(order: str) -> None:
     assert long["rows"] <= short["rows"] * 1.05
 
 
-def test_blocks_beside_a_halted_zone_cost_no_more_either() -> None:
+def test_blocks_beside_a_halted_zone_cost_no_more() -> None:
     net = hub(Faults.of(FaultRule("halt", SPOKES, first=3)))  # the last spoke
     costs = []
     for history in (HISTORY, 10 * HISTORY):
@@ -98,7 +98,7 @@ def test_blocks_beside_a_halted_zone_cost_no_more_either() -> None:
     assert long["rows"] <= short["rows"] * 1.05
 
 
-def test_stores_are_those_that_are_built_also_when_zones_halt() -> None:
+def test_cached_stores_equal_rebuilt_ones_with_halted_zones() -> None:
     faults = Faults.of(FaultRule("halt", SPOKES, first=3, last=5), FaultRule("halt", 0, first=5, last=6))
     kept, dropped = hub(faults), hub(faults)
     for _ in range(HISTORY):
@@ -109,7 +109,7 @@ def test_stores_are_those_that_are_built_also_when_zones_halt() -> None:
         assert roots(kept, kept.kernel.state(kept.states[0].frames())) == list(kept.roots().values())
 
 
-def test_stores_that_are_changed_are_those_that_are_built() -> None:
+def test_updated_stores_equal_rebuilt_ones() -> None:
     kept, dropped = hub(cleanup="on"), hub(cleanup="on")
     for _ in range(HISTORY):
         dropped.states = [replace(state, kept=StoreCache()) for state in dropped.states]
@@ -129,7 +129,7 @@ def roots(net: Network, state: State) -> list[bytes]:
     ]
 
 
-def test_a_state_may_be_gone_on_with_twice() -> None:
+def test_state_can_be_continued_twice() -> None:
     """Whoever changed the trees of a state has them; to go on with it once more they are built again."""
     net = hub()
     play(net, HISTORY)

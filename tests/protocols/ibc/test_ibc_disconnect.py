@@ -44,7 +44,7 @@ def ending(net: Net) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 @pytest.mark.parametrize("relay", [{}, {"proofs": "single"}])
-def test_a_final_packet_and_what_comes_after(order: str, relay: dict[str, str]) -> None:
+def test_final_packet_and_later_ones(order: str, relay: dict[str, str]) -> None:
     net = Compared({"order": order, "relay": relay}, disconnects=DISCONNECT).next()
     # Of the second block: a packet before the final one, and one of the other zone, which knows nothing yet.
     net.ask().say("B", B, ASK_BACK).next()
@@ -79,31 +79,31 @@ def test_forged_packets_behind_the_final_one_have_code_1() -> None:
     assert net.codes("B", "A") == [0, 0, 1, 1] and len(net.seen(B)) == 1
 
 
-def test_both_ends_at_once_and_a_second_time() -> None:
+def test_simultaneous_and_repeated_disconnection() -> None:
     net = Compared(disconnects=(("A", "B", 1), ("B", "A", 1), ("C", "A", 2), ("A", "C", 6))).next(8)
     assert net.codes("A", "B") == net.codes("B", "A") == [0] and net.codes("A", "C") == [0]
     assert net.queue("A", "C", QueuePurpose.SEND) == (0, 0), "C has ended it before"
     assert all(net.kernel.idle(state) for state in net.states)
 
 
-def test_a_fork_after_it_freezes() -> None:
+def test_later_fork_freezes_the_connection() -> None:
     net = Compared(disconnects=DISCONNECT, forks=(("A", 2),)).ask().next(5)
     assert net.view()["B"]["frozen"] == {"A"} and net.queue("A", "B", QueuePurpose.SEND)[1] == 2
 
 
-def test_a_final_packet_has_the_limits_of_all_packets() -> None:
+def test_final_packet_has_ordinary_packet_limits() -> None:
     limited = {"timeouts": "on", "timeout_blocks": 3, "cleanup": "on"}
     net = Compared(limited, disconnects=DISCONNECT, carriers=(("drop", "A", "B", 0, 9, None),)).ask().next(8)
     assert net.queue("A", "B", QueuePurpose.SEND) == (2, 2) and ending(net) == {("A", "B")}
     assert net.seen(A) == [[0, 2, b"", 0]]
 
 
-def test_a_halted_zone_ends_nothing() -> None:
+def test_halted_zone_disconnects_nothing() -> None:
     net = Compared(disconnects=DISCONNECT, halts=(("A", 1, 1),)).ask().next(4)
     assert ending(net) == set()
 
 
-def test_from_outside() -> None:
+def test_disconnection_by_external_messages() -> None:
     net = Net(carriers=SILENT, disconnects=DISCONNECT).ask().next(2).say("B", B, ASK_BACK).next()
     assert net.bring("B", net.update("A"), net.packet(0), net.packet(1)) == []
     assert net.codes("B", "A") == [0, 0] and net.view()["B"]["disconnecting"] == {"A"}
@@ -111,12 +111,12 @@ def test_from_outside() -> None:
     assert net.queue("A", "B", QueuePurpose.SEND) == (2, 2) and net.codes("A", "B") == [1]
 
 
-def test_its_type_is_the_protocol_s() -> None:
+def test_disconnect_type_is_reserved() -> None:
     with pytest.raises(ValueError, match="no type of its own"):
         IbcOptions.model_validate({"types": {"disconnect": {}}})
 
 
-def test_zones_that_are_not_connected() -> None:
+def test_unconnected_zones_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="A and B are not connected"):
         Net({"connections": (("A", "C"),)}, disconnects=DISCONNECT)
 
@@ -135,7 +135,7 @@ source = "none"
 FAULT = '[[faults]]\nkind = "disconnect"\nchain = "left"\ncounterparty = "{}"\ntick = 3\n'
 
 
-def test_in_a_scenario(tmp_path: Path) -> None:
+def test_disconnection_in_a_scenario(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
 
     def disconnects(text: str) -> list[FaultRule]:

@@ -49,7 +49,7 @@ def said(net: Network) -> list[tuple[str, int, int]]:
     return [row for row in columns if row[0] in ("OutOfFunds", "Funded")]
 
 
-def test_a_relayer_without_money_stops_says_so_and_continues_when_it_has_been_paid() -> None:
+def test_relayer_without_funds_stops_and_continues_when_paid() -> None:
     accounts = {"accounts": {"balance": 1_000, "balances": {"one": 150}}}
     net = network(accounts, deposit(A, "one", 1, 1_000), deposit(B, "one", 9, 300), relayers=("one",))
     call(net)
@@ -72,7 +72,7 @@ def test_a_relayer_without_money_stops_says_so_and_continues_when_it_has_been_pa
     net.settle()
 
 
-def test_a_relayer_submits_as_many_messages_as_it_can_pay_for() -> None:
+def test_relayer_submits_only_affordable_messages() -> None:
     net = network({"accounts": {"balances": {"one": 165}}}, relayers=("one",))
     call(net, times=5)
     net.block(2)
@@ -81,7 +81,7 @@ def test_a_relayer_submits_as_many_messages_as_it_can_pay_for() -> None:
     assert relayed["submitted"].tolist() == relayed["accepted"].tolist() == [3] and relayed["fees"].tolist() == [160]
 
 
-def test_rewards_are_paid_when_they_are_due_as_far_as_the_zone_has_collected_fees() -> None:
+def test_due_rewards_are_paid_up_to_collected_fees() -> None:
     net = network({"accounts": {"balance": 400, "reward": 150, "reward_every": 4}})
     call(net, times=2)
     net.block(3)
@@ -93,7 +93,7 @@ def test_rewards_are_paid_when_they_are_due_as_far_as_the_zone_has_collected_fee
     assert sum(account(net, B, one)["balance"] for one in (ONE, TWO, COLLECTED)) == 800
 
 
-def test_a_sponsor_pays_its_budget_once_a_period_on_every_zone() -> None:
+def test_sponsor_pays_its_budget_once_per_period_on_every_zone() -> None:
     relay = {"accounts": {}, "sponsored": {"one": {"budget": 50, "every": 3}}}
     net = network(relay, relayers=("one",))
     balances = []
@@ -103,7 +103,7 @@ def test_a_sponsor_pays_its_budget_once_a_period_on_every_zone() -> None:
     assert balances == [[0, 0]] * 2 + [[50, 50]] * 3 + [[100, 100]] * 2
 
 
-def test_relayers_without_accounts_commit_to_none() -> None:
+def test_relayers_without_accounts_are_in_no_root() -> None:
     net, other = (network(relay, relayers=("one",)) for relay in ({}, {"accounts": {"balance": 1_000_000}}))
     for one in (net, other):
         call(one)
@@ -129,7 +129,7 @@ def test_relayers_without_accounts_commit_to_none() -> None:
         ({"users": {"one": ["p0"]}, "sponsored": {"one": {}}}, {}, "relay.users.one", "sponsored, too (allowed: "),
     ],
 )
-def test_options_that_do_not_go_together(relay: dict[str, Any], more: dict[str, Any], key: str, text: str) -> None:
+def test_conflicting_options_are_rejected(relay: dict[str, Any], more: dict[str, Any], key: str, text: str) -> None:
     with pytest.raises(ValidationError) as refused:
         IbcOptions(**{"relayers": ("one", "two"), "relay": relay, **more})
     (error,) = refused.value.errors()
@@ -137,7 +137,7 @@ def test_options_that_do_not_go_together(relay: dict[str, Any], more: dict[str, 
     assert text in error["msg"]
 
 
-def test_what_options_and_deposits_name_must_be_there() -> None:
+def test_names_in_options_and_deposits_must_exist() -> None:
     with pytest.raises(InvalidInput, match=r"options\.relay\.users\.one: no program or class of programs 'nobody'"):
         network({"users": {"one": ["nobody"]}})
     with pytest.raises(
@@ -152,12 +152,12 @@ def test_what_options_and_deposits_name_must_be_there() -> None:
     ("names", "text"),
     [(("a", ""), "'': no name"), (("a\n",), r"no name of printable"), (("a", "a"), "have the name 'a'")],
 )
-def test_relayers_have_names_of_their_own(names: tuple[str, ...], text: str) -> None:
+def test_relayer_names_are_unique(names: tuple[str, ...], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         IbcOptions(relayers=names)
 
 
-def test_the_summary_of_a_run_says_who_has_stopped(tmp_path: Path) -> None:
+def test_run_summary_lists_stopped_relayers(tmp_path: Path) -> None:
     """What docs/how-to/relay.md shows: `run` prints these lines."""
     options = {"network.executor": "in_process"}
     with LakeNetwork.from_scenario(EXAMPLES / "relaying.toml", options, lake=str(tmp_path / "lake")) as net:

@@ -30,22 +30,22 @@ def ending(draw: st.DrawFn, /, **chosen: Any) -> Scenario:
 
 @quick(sized(7, 75))
 @given(ending(order="ordered", faulty=True, forks=True))
-def test_they_agree_on_ordered_queues(scenario: Scenario) -> None:
+def test_kernel_agrees_on_ordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
 @quick(sized(7, 75))
 @given(ending(order="unordered", faulty=True))
-def test_they_agree_on_unordered_queues(scenario: Scenario) -> None:
+def test_kernel_agrees_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(5, 60))
 @given(ending(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True))
-def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
+def test_kernel_agrees_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
 
 
-def test_what_ends_twice_in_one_block_has_one_final_packet() -> None:
+def test_double_disconnection_in_one_block_has_one_final_packet() -> None:
     zones: dict[str, dict[int, str | None]] = {"A": {0: None}, "B": {7: None}}
     compare(Scenario(zones, {"validators": 1}, disconnects=(("A", "B", 1), ("A", "B", 1)), ticks=tuple(range(5))))

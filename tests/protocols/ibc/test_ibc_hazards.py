@@ -77,14 +77,14 @@ def test_2_message_2_before_1(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("redundant", "why"), [("error", "OutOfOrder"), ("noop", "NoOp")])
-def test_3_the_same_proof_by_two_relayers(engine: Engine, redundant: str, why: str) -> None:
+def test_3_same_proof_by_two_relayers(engine: Engine, redundant: str, why: str) -> None:
     net = engine({"relayers": ("r0", "r1"), "redundant": redundant}).ask().next(2)
     assert net.refused() == [("B", why)]
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 1) and len(net.seen(B)) == 1
 
 
 @pytest.mark.parametrize(("redundant", "why"), [("error", "OutOfOrder"), ("noop", "NoOp")])
-def test_3_the_same_proof_again(engine: Engine, redundant: str, why: str) -> None:
+def test_3_same_proof_again(engine: Engine, redundant: str, why: str) -> None:
     net = received(engine, 1, {"redundant": redundant})
     before = net.entries()["B"]
     again, unsent, behind = (net.packet(index, height=1) for index in range(3))
@@ -94,7 +94,7 @@ def test_3_the_same_proof_again(engine: Engine, redundant: str, why: str) -> Non
     assert len(net.seen(A)) == len(net.seen(B)) == 1
 
 
-def test_4_no_header_and_the_header_of_another_chain(engine: Engine) -> None:
+def test_4_missing_header_and_header_of_another_chain(engine: Engine) -> None:
     net = sent(engine)
     assert net.bring("B", net.packet(0)) == ["MissingHeader"]
     assert net.bring("B", net.update("A"), net.update("C"), net.packet(0, height=1, remote="C")) == ["MissingHeader"]
@@ -104,7 +104,7 @@ def test_4_no_header_and_the_header_of_another_chain(engine: Engine) -> None:
     assert net.bring("B", net.packet(0, height=2)) == []
 
 
-def test_4_the_same_entry_of_another_chain(engine: Engine) -> None:
+def test_4_same_entry_of_another_chain(engine: Engine) -> None:
     net = engine(carriers=SILENT, forged=((0, "A", C, B, b"same"), (0, "C", C, B, b"same"))).next()
     key = index_key("B", QueuePurpose.SEND, 0)
     assert net.stores[1]["A"][key] == net.stores[1]["C"][key]
@@ -112,7 +112,7 @@ def test_4_the_same_entry_of_another_chain(engine: Engine) -> None:
     assert net.bring("B", net.update("C"), net.packet(0, "C", height=2)) == []
 
 
-def test_5_keys_of_others(engine: Engine) -> None:
+def test_5_foreign_keys(engine: Engine) -> None:
     net = sent(engine)
     calls = [
         net.proof("receive", "A", index_key("B", QueuePurpose.RECEIPT, 0)),
@@ -161,7 +161,7 @@ WRONG: list[tuple[str, bytes, str, int, str]] = [
 ]
 
 
-def test_5_the_order_of_the_checks(engine: Engine) -> None:
+def test_5_order_of_checks(engine: Engine) -> None:
     net = sent(engine, 1, LIMITED)
     net.ask(C)
     assert net.bring("B", net.update("A")) == []
@@ -229,19 +229,19 @@ IDS = ["a:b", "", "z" * 65, "a b", "\u00e4", "a\n"]
 
 
 @pytest.mark.parametrize("identifier", IDS)
-def test_6_ids_that_are_refused_at_registration(identifier: str) -> None:
+def test_6_ids_rejected_at_registration(identifier: str) -> None:
     zone = ibc.Zone("A", {}, lambda trust, header: True, ibc.Options())
     with pytest.raises(ibc.InvalidChainId):
         ibc.registerChain(zone, identifier, ibc.Header(identifier, 0, 0, bytes(32)))
 
 
 @pytest.mark.parametrize("identifier", IDS)
-def test_6_ids_that_no_scenario_may_have(identifier: str) -> None:
+def test_6_ids_invalid_in_scenarios(identifier: str) -> None:
     with pytest.raises(InvalidInput, match="is no chain id under ibc"):
         KernelRun(Scenario({identifier: {}, "B": {}}))
 
 
-def test_7_an_altered_body(engine: Engine) -> None:
+def test_7_altered_body(engine: Engine) -> None:
     net = sent(engine)
     value = net.stores[1]["A"][index_key("B", QueuePurpose.SEND, 0)]
     altered = net.packet(0, value=value[:-1] + bytes([value[-1] ^ 1]))
@@ -259,7 +259,7 @@ def test_8_two_headers_for_one_height_freeze_at_once(engine: Engine) -> None:
     assert net.queue("B", "A", QueuePurpose.SEND) == (0, 0) and net.seen(B)[1:] == []
 
 
-def test_9_an_unknown_type(engine: Engine) -> None:
+def test_9_unknown_type(engine: Engine) -> None:
     net = engine({"types": {"alpha": {"chains": ["A"]}}}).ask(method="alpha").ask().next(2)
     assert net.codes("B", "A") == [1, 0]
     value = net.entries()["B"][index_key("A", QueuePurpose.RECEIPT, 0)]
@@ -268,7 +268,7 @@ def test_9_an_unknown_type(engine: Engine) -> None:
     assert net.seen(A) == [[0, 1, b"", 0], [1, 0, b"x", 0]]
 
 
-def test_10_a_handler_that_raises_after_half_its_writes(engine: Engine) -> None:
+def test_10_handler_raising_after_half_its_writes(engine: Engine) -> None:
     net = engine().ask(method="raise").ask().next(2)
     assert net.codes("B", "A") == [3, 0] and net.queue("B", "A", QueuePurpose.SEND) == (0, 0)
     assert [row[2] for row in net.seen(B)] == ["echo"]
@@ -276,7 +276,7 @@ def test_10_a_handler_that_raises_after_half_its_writes(engine: Engine) -> None:
     assert net.seen(A) == [[0, 3, b"ValueError: no", 0], [1, 0, b"x", 0]]
 
 
-def test_10_one_that_rejects_and_one_that_sends_on(engine: Engine) -> None:
+def test_10_rejecting_and_forwarding_handlers(engine: Engine) -> None:
     relayed = cbor2.dumps([C, "echo", b"on"])
     net = engine().ask(method="refuse").ask(method="relay", payload=relayed).next(2)
     assert net.codes("B", "A") == [16] and net.queue("B", "C", QueuePurpose.SEND) == (0, 1)
@@ -287,7 +287,7 @@ def test_10_one_that_rejects_and_one_that_sends_on(engine: Engine) -> None:
     )
 
 
-def test_11_a_reply_handler_that_raises_keeps_the_packet(engine: Engine) -> None:
+def test_11_raising_reply_handler_retains_the_packet(engine: Engine) -> None:
     net = engine().ask(note="boom", cycles=8, method="take").ask().next(2)
     before = deepcopy(net.view()["A"])
     for pause in (1, 2, 4):
@@ -301,7 +301,7 @@ def test_11_a_reply_handler_that_raises_keeps_the_packet(engine: Engine) -> None
     assert net.balances()[A] == 996
 
 
-def test_12_the_errors_of_a_send(engine: Engine) -> None:
+def test_12_send_errors(engine: Engine) -> None:
     types = {"alpha": {"chains": ["B"]}, "beta": {"modules": ["p1"]}, "gamma": {"chains": ["B"], "modules": ["p1"]}}
     net = engine({"types": types, "connections": [("A", "B")], "max_data_bytes": 60})
     net.ask(C, cycles=7).ask(method="alpha").ask(method="gamma").ask(method="beta", cycles=5)
@@ -334,7 +334,7 @@ def test_13_receipts_out_of_order_and_altered(engine: Engine) -> None:
     assert net.queue("A", "B", QueuePurpose.SEND) == (1, 2) and net.seen(A) == [[0, 0, b"x", 0]]
 
 
-def test_14_nothing_is_empty(engine: Engine) -> None:
+def test_14_empty_values(engine: Engine) -> None:
     net = engine().ask(payload=b"").next(2)
     store = net.stores[2]["B"]
     assert store[index_key("A", QueuePurpose.RECEIPT, 0)] == Receipt(0, bytes(16)).encode()
@@ -372,7 +372,7 @@ def test_16_time_outs(engine: Engine) -> None:
     assert [row[:2] for row in net.seen(A)] == [[0, 2], [1, 2]] and net.queue("A", "B", QueuePurpose.SEND) == (2, 2)
 
 
-def test_16_a_time_out_of_what_was_received(engine: Engine) -> None:
+def test_16_time_out_of_a_received_packet(engine: Engine) -> None:
     net = received(engine, 1, LIMITED)
     net.next(2)
     assert net.bring("A", net.update("B"), net.time_out()) == ["ReceiptExists"]
@@ -400,7 +400,7 @@ def test_17_received_in_the_last_block_before_expiry(engine: Engine) -> None:
     assert net.bring("A", net.receipt(0, height=3)) == [] and net.seen(A) == [[0, 0, b"x", 0]]
 
 
-def test_18_an_old_proof_after_its_time_out(engine: Engine) -> None:
+def test_18_old_proof_after_its_time_out(engine: Engine) -> None:
     net = sent(engine, 1, LIMITED)
     net.bring("B", net.update("A"))
     net.next(2)
@@ -429,7 +429,7 @@ def test_20_cleanups(engine: Engine) -> None:
     assert net.bring("B", net.update("A"), tail, other) == ["NotAHeadProof", "MustBeSendQueue"]
 
 
-def test_21_a_cleanup_keeps_what_is_not_acknowledged(engine: Engine) -> None:
+def test_21_cleanup_retains_unacknowledged_packets(engine: Engine) -> None:
     net = received(engine, 3, LIMITED)
     assert net.bring("A", net.update("B"), net.receipt(0)) == []
     assert net.bring("B", net.update("A"), net.cleanup()) == []
@@ -437,7 +437,7 @@ def test_21_a_cleanup_keeps_what_is_not_acknowledged(engine: Engine) -> None:
     assert net.queue("A", "B", QueuePurpose.SEND) == (1, 3)
 
 
-def test_28_a_halted_zone_proves_no_head(engine: Engine) -> None:
+def test_28_halted_zone_proves_no_head(engine: Engine) -> None:
     """What it popped before is cleaned up once it makes blocks again, as time-outs are (which need its tail)."""
     dropped = ("drop", "A", "B", 3, 3, None)
     net = engine({"cleanup": "on"}, halts=(("A", 3, 6),), carriers=(dropped,))
@@ -449,7 +449,7 @@ def test_28_a_halted_zone_proves_no_head(engine: Engine) -> None:
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (1, 1)
 
 
-def test_20_22_a_jump_past_the_tail_leaves_an_empty_queue(engine: Engine) -> None:
+def test_20_22_jump_past_the_tail_leaves_an_empty_queue(engine: Engine) -> None:
     net = sent(engine, 3, LIMITED)
     net.next(3)
     assert net.bring("A", net.update("B"), *[net.time_out()] * 3) == []
@@ -457,7 +457,7 @@ def test_20_22_a_jump_past_the_tail_leaves_an_empty_queue(engine: Engine) -> Non
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (3, 3) and net.codes("B", "A") == []
 
 
-def test_23_a_header_older_than_the_unbonding_period(engine: Engine) -> None:
+def test_23_header_older_than_the_unbonding_period(engine: Engine) -> None:
     net = sent(engine, 3, {"unbonding_seconds": 3.0, "timeouts": "on", "timeout_seconds": 99, "cleanup": "on"})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     assert net.bring("A", net.update("B")) == []
@@ -472,7 +472,7 @@ def test_23_a_header_older_than_the_unbonding_period(engine: Engine) -> None:
     assert net.seen(B)[-1] == [0, 16, b"ClientExpired", 0]
 
 
-def test_23_an_update_and_a_send_with_a_header_of_just_the_unbonding_period(engine: Engine) -> None:
+def test_23_update_and_send_with_a_header_of_exactly_the_unbonding_period(engine: Engine) -> None:
     net = sent(engine, 2, {"unbonding_seconds": 3.0})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     net.next().say("B", B, ("call", A, "echo", b"", 0, None))
@@ -480,7 +480,7 @@ def test_23_an_update_and_a_send_with_a_header_of_just_the_unbonding_period(engi
     assert net.queue("B", "A", QueuePurpose.SEND) == (0, 1)
 
 
-def test_23_nothing_of_a_client_that_has_expired(engine: Engine) -> None:
+def test_23_expired_client_proves_nothing(engine: Engine) -> None:
     net = sent(engine, 2, {"unbonding_seconds": 3.0})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     net.next(2)
@@ -496,7 +496,7 @@ DELAYED = {"delay_seconds": 3.0, "timeouts": "on", "timeout_seconds": 99, "clean
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_23_a_proof_before_the_delay_of_its_header(engine: Engine, order: str) -> None:
+def test_23_proof_before_the_delay_of_its_header(engine: Engine, order: str) -> None:
     net = sent(engine, 2, {**DELAYED, "order": order, "acknowledgements": "synchronous"})
     altered = net.packet(0, height=1, proof=b"")
     assert (
@@ -513,7 +513,7 @@ def test_23_a_proof_before_the_delay_of_its_header(engine: Engine, order: str) -
     assert net.codes("B", "A") == [0, 0]
 
 
-def test_23_a_header_comes_again_or_too_old(engine: Engine) -> None:
+def test_23_repeated_or_too_old_header(engine: Engine) -> None:
     net = sent(engine, 2, {**DELAYED, "unbonding_seconds": 6.0})
     update = net.update("A")
     assert net.bring("B", update) == []
@@ -526,7 +526,7 @@ def test_23_a_header_comes_again_or_too_old(engine: Engine) -> None:
     assert net.bring("B", net.packet(0, height=1)) == ["ClientExpired"], "which comes before the delay"
 
 
-def test_23_a_header_that_a_zone_goes_on_from_has_a_delay(engine: Engine) -> None:
+def test_23_header_starting_a_recovery_has_a_delay(engine: Engine) -> None:
     net = sent(engine, 1, DELAYED, recoveries=(("B", "A", 3),))
     assert net.bring("B", net.update("A")) == []
     net.next()
@@ -535,7 +535,7 @@ def test_23_a_header_that_a_zone_goes_on_from_has_a_delay(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_23_relayers_bring_headers_ahead_and_wait(engine: Engine, order: str) -> None:
+def test_23_relayers_deliver_headers_ahead_and_wait(engine: Engine, order: str) -> None:
     """Of two packets a block apart each comes under a header of its own, and nothing is refused."""
     net = engine({"delay_seconds": 3.0, "order": order}).ask().next().ask()
     heights = {}
@@ -547,7 +547,7 @@ def test_23_relayers_bring_headers_ahead_and_wait(engine: Engine, order: str) ->
     assert [note[2] for note in net.seen(A)] == [b"x", b"x"]
 
 
-def test_23_relayers_prove_under_headers_that_they_know(engine: Engine) -> None:
+def test_23_relayers_prove_under_known_headers(engine: Engine) -> None:
     """Of a header that a stranger brought later they do not know what it shows: they go on under their own."""
     net = engine({"delay_seconds": 3.0}, carriers=(("drop", None, None, 2, 6, None),)).ask().next().ask().next()
     later = net.update("A")
@@ -559,7 +559,7 @@ def test_23_relayers_prove_under_headers_that_they_know(engine: Engine) -> None:
     assert net.next(3).refused() == [] and net.codes("B", "A") == [0, 0]
 
 
-def test_23_relayers_leave_a_header_that_has_become_too_old(engine: Engine) -> None:
+def test_23_relayers_abandon_a_header_grown_too_old(engine: Engine) -> None:
     options = {"delay_seconds": 2.0, "unbonding_seconds": 7.0}
     net = engine(options, carriers=(("drop", None, None, 2, 7, None),)).ask().next(3)
     later = net.update("A")
@@ -568,13 +568,13 @@ def test_23_relayers_leave_a_header_that_has_become_too_old(engine: Engine) -> N
         assert net.next().refused() == [] and net.codes("B", "A") == [0] * (height > 10)
 
 
-def test_24_a_header_of_other_validators(engine: Engine) -> None:
+def test_24_header_of_other_validators(engine: Engine) -> None:
     net, other = sent(engine), engine(seed=1, carriers=SILENT).next()
     assert net.bring("B", other.update("A")) == ["InvalidHeader"]
     assert net.view()["B"]["trust"]["A"] == [0]
 
 
-def test_25_a_relay_that_stops_between_header_and_proofs(engine: Engine) -> None:
+def test_25_relay_stopping_between_header_and_proofs(engine: Engine) -> None:
     net = sent(engine)
     assert net.bring("B", net.update("A")) == []
     assert net.bring("B", net.packet(0, height=1)) == []
@@ -582,7 +582,7 @@ def test_25_a_relay_that_stops_between_header_and_proofs(engine: Engine) -> None
     assert len(net.seen(B)) == 2
 
 
-def test_26_many_relayers_racing(engine: Engine) -> None:
+def test_26_many_racing_relayers(engine: Engine) -> None:
     net = engine({"relayers": tuple(f"r{n}" for n in range(100))}).ask().ask().next(3)
     assert len(net.seen(B)) == 2 and len(net.seen(A)) == 2
     assert (net.total("accepted"), net.total("failed"), net.total("headers")) == (4, 4 * 99, 200)
@@ -602,7 +602,7 @@ def test_27_many_invalid_proofs_change_nothing(engine: Engine) -> None:
     assert (after["entries"], after["programs"]) == (before["entries"], before["programs"])
 
 
-def test_28_a_destination_that_is_halted(engine: Engine) -> None:
+def test_28_halted_destination(engine: Engine) -> None:
     net = engine(halts=(("B", 0, 9),))
     for at in range(10):
         net.ask(payload=bytes([at])).say("B", B, ("call", A, "echo", b"lost", 0, None)).next()
@@ -624,7 +624,7 @@ def test_29_both_directions(engine: Engine) -> None:
     ]
 
 
-def test_29_receipts_that_wait_hold_nothing_of_the_other_direction(engine: Engine) -> None:
+def test_29_delayed_receipts_do_not_block_the_other_direction(engine: Engine) -> None:
     net = engine()
     for _ in range(3):
         net.ask().ask(method="hold").say("B", B, ("call", A, "echo", b"y", 0, None)).next()
@@ -635,7 +635,7 @@ def test_29_receipts_that_wait_hold_nothing_of_the_other_direction(engine: Engin
     assert [row[0] for row in net.seen(A) if len(row) == 4] == list(range(6))
 
 
-def test_30_causes_come_before_effects_over_three_chains(engine: Engine) -> None:
+def test_30_causes_precede_effects_over_three_chains(engine: Engine) -> None:
     net = engine().ask(B, "relay", cbor2.dumps([C, "echo", b"caused"])).next(2)
     assert net.seen(C) == [] and net.queue("B", "C", QueuePurpose.SEND) == (0, 1)
     net.next()
@@ -644,7 +644,7 @@ def test_30_causes_come_before_effects_over_three_chains(engine: Engine) -> None
     assert net.seen(A) == [[0, 0, b"caused", 0]]
 
 
-def test_30_what_was_sent_before_comes_first(engine: Engine) -> None:
+def test_30_earlier_sent_message_arrives_first(engine: Engine) -> None:
     net = engine().ask(C, payload=b"before").ask(B, "relay", cbor2.dumps([C, "echo", b"caused"])).next(6)
     assert [row[3] for row in net.seen(C)] == [b"before", b"caused"]
     assert net.seen(A) == [[0, 0, b"before", 0], [1, 0, b"caused", 0]]
@@ -663,7 +663,7 @@ def test_31_value_is_conserved(engine: Engine, method: str, kept: int) -> None:
 
 
 @pytest.mark.parametrize(("length", "maximum"), [(0, 2**18), (1, 2**18), (2**18 - 45, 2**18), (2**20 - 45, 2**20)])
-def test_32_lengths_of_data(engine: Engine, length: int, maximum: int) -> None:
+def test_32_data_lengths(engine: Engine, length: int, maximum: int) -> None:
     net = engine({"max_data_bytes": maximum} if maximum > 2**18 else {}).ask(payload=bytes(length)).next(3)
     assert net.seen(A) == [[0, 0, bytes(length), 0]]
     net.ask(payload=bytes(maximum - 44)).next()
@@ -673,7 +673,7 @@ def test_32_lengths_of_data(engine: Engine, length: int, maximum: int) -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"\x00", b"\x03" + bytes(8), b"\x01" + bytes(7), b"\x01" + bytes(9), b"\x02" * 16]
 )
-def test_32_values_that_are_no_packet(codec: Any, value: bytes) -> None:
+def test_32_values_other_than_packets(codec: Any, value: bytes) -> None:
     with pytest.raises(codec.error) as caught:
         codec.decode(value)
     assert caught.value.name == "InvalidPacket"
@@ -705,7 +705,7 @@ def test_errors_have_the_texts_of_the_paper(codec: Any) -> None:
 # ---- beyond the seed: late receipts (X-9), unordered queues (X-6), a zone that forges
 
 
-def test_late_answers_hold_back_the_following_receipts(engine: Engine) -> None:
+def test_late_answers_delay_the_following_receipts(engine: Engine) -> None:
     net = engine().ask(method="hold").ask(method="hold").ask().next(4)
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 3) and net.codes("B", "A") == [0]
     assert net.seen(A) == [] and net.refused() == []
@@ -716,7 +716,7 @@ def test_late_answers_hold_back_the_following_receipts(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("order", "answers"), [("ordered", 0), ("unordered", 2)])
-def test_late_answers_that_cross_wait_for_ever_in_order(engine: Engine, order: str, answers: int) -> None:
+def test_crossing_late_answers_deadlock_in_order(engine: Engine, order: str, answers: int) -> None:
     """A's receipts wait for the answer in B's first slot, which waits for the receipts of B behind A's first slot."""
     there, back = cbor2.dumps([A, "echo", b"1"]), cbor2.dumps([B, "echo", b"2"])
     net = engine({"order": order}).ask(B, "relay", there).say("B", B, ("call", A, "relay", back, 0, None)).next(9)
@@ -728,7 +728,7 @@ def no_gap(found: Sequence[int]) -> bool:
     return list(found) == list(range(len(found)))
 
 
-def test_unordered_nothing_stays_behind_a_gap(engine: Engine) -> None:
+def test_unordered_queue_has_no_head_of_line_blocking(engine: Engine) -> None:
     net = engine({"order": "unordered"}, carriers=(("gap", "A", "B", 1, 1, None),)).ask().ask().ask().next(2)
     assert [row[1] for row in net.seen(B)] == [1, 2]
     net.next()
@@ -737,7 +737,7 @@ def test_unordered_nothing_stays_behind_a_gap(engine: Engine) -> None:
     assert net.queue("A", "B", QueuePurpose.SEND) == (3, 3)
 
 
-def test_unordered_a_late_answer_holds_nobody_back(engine: Engine) -> None:
+def test_unordered_late_answer_delays_no_other_packet(engine: Engine) -> None:
     net = engine({"order": "unordered", "relay": {"max_packets": 1}}).ask(method="hold").ask().ask().next(6)
     assert [row[0] for row in net.seen(A)] == [1, 2] and net.queue("A", "B", QueuePurpose.SEND) == (0, 3)
     assert net.refused() == [], "what is acknowledged is not brought again"
@@ -746,7 +746,7 @@ def test_unordered_a_late_answer_holds_nobody_back(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("redundant", "why"), [("error", "OutOfOrder"), ("noop", "NoOp")])
-def test_unordered_receipts_cleanups_and_what_comes_again(engine: Engine, redundant: str, why: str) -> None:
+def test_unordered_receipts_cleanups_and_replays(engine: Engine, redundant: str, why: str) -> None:
     options = {"order": "unordered", "redundant": redundant, "cleanup": "on"}
     net = engine(options, carriers=SILENT).ask().ask(method="hold").ask().ask().next()
     old = [net.packet(index) for index in range(4)]
@@ -765,7 +765,7 @@ def test_unordered_receipts_cleanups_and_what_comes_again(engine: Engine, redund
 ABSENT = {"order": "unordered", "acknowledgements": "synchronous", **LIMITED}
 
 
-def test_unordered_a_packet_times_out_by_the_absence_of_its_receipt(engine: Engine) -> None:
+def test_unordered_packet_times_out_by_receipt_absence(engine: Engine) -> None:
     net = sent(engine, 4, ABSENT)
     assert net.bring("B", net.update("A"), net.packet(1)) == []
     early = net.missing(0)
@@ -784,7 +784,7 @@ def test_unordered_a_packet_times_out_by_the_absence_of_its_receipt(engine: Engi
     assert net.bring("A", net.update("B"), net.missing(2)) == [] and net.queue("A", "B", QueuePurpose.SEND) == (4, 4)
 
 
-def test_unordered_relayers_time_out_what_is_missing(engine: Engine) -> None:
+def test_unordered_relayers_time_out_missing_packets(engine: Engine) -> None:
     # Of five packets B gets what comes in the second block only: the others expire on its side and are rolled back.
     lost = (("drop", "A", "B", 0, 0, None), ("drop", "A", "B", 2, 6, None))
     net = engine({**ABSENT, "timeout_blocks": 5}, carriers=lost)
@@ -794,7 +794,7 @@ def test_unordered_relayers_time_out_what_is_missing(engine: Engine) -> None:
     assert len(net.seen(B)) == 2 and net.refused() == []
 
 
-def test_the_answer_to_a_forged_packet_reaches_no_program(engine: Engine) -> None:
+def test_answer_to_a_forged_packet_reaches_no_program(engine: Engine) -> None:
     net = engine(forged=((0, "A", C, B, b"forged"), (0, "A", 777, B, b"forged"))).next(3)
     assert net.codes("B", "A") == [4, 4] and net.seen(B) == net.seen(C) == []
     assert net.queue("A", "B", QueuePurpose.SEND) == (2, 2), "and blocks nothing"
@@ -820,7 +820,7 @@ def test_caller_payload_reaches_an_echo(engine: Engine) -> None:
         ("drop", []),
     ],
 )
-def test_27_relayers_that_misbehave(engine: Engine, kind: str, names: list[str], proofs: str) -> None:
+def test_27_misbehaving_relayers(engine: Engine, kind: str, names: list[str], proofs: str) -> None:
     net = engine({"relay": {"proofs": proofs}}, carriers=((kind, "A", "B", 1, 2, None),))
     net.ask().ask().say("C", C, ("call", B, "echo", b"", 0, None)).next()
     found = [net.next().refused(), net.next().refused()]
@@ -843,7 +843,7 @@ def test_16_relayers_time_out_and_clean_up(engine: Engine) -> None:
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (2, 3) and len(net.seen(B)) == 1
 
 
-def test_4_relayers_that_name_the_header_before(engine: Engine) -> None:
+def test_4_relayers_naming_the_previous_header(engine: Engine) -> None:
     net = engine(carriers=(("stale", "A", "B", 0, 99, None),)).next(3).ask().ask().next()
     assert net.ask(C).next().refused() == [("B", "MissingHeader")]
     assert net.next().refused() == [("B", "InvalidProof")], "A has changed in between"
@@ -853,7 +853,7 @@ def test_4_relayers_that_name_the_header_before(engine: Engine) -> None:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 @pytest.mark.parametrize(("coordination", "shares"), [("leader", [(3, 3), (0, 0)]), ("partition", [(1, 1), (2, 2)])])
-def test_26_relayers_that_share_the_work(
+def test_26_relayers_sharing_the_work(
     engine: Engine, order: str, coordination: str, shares: list[tuple[int, int]]
 ) -> None:
     net = engine({"relayers": ("r0", "r1"), "relay": {"coordination": coordination}, "order": order})

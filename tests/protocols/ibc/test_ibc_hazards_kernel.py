@@ -20,7 +20,7 @@ from causeway.protocols.ibc.relayer_view import SubmissionKind
 from tests.support.ibc.ibc_calls import SILENT, B, Net
 
 
-def test_23_a_header_on_top_of_one_past_the_unbonding_period() -> None:
+def test_23_header_building_on_one_past_the_unbonding_period() -> None:
     # For five blocks no relayer brings a header of A to B; those of others are kept fresh.
     net = Net({"unbonding_seconds": 3.0}, blocks=12, carriers=(("drop", "A", "B", 2, 6, None),)).ask().next(2)
     assert net.view()["B"]["trust"]["A"] == [0, 1]
@@ -29,13 +29,13 @@ def test_23_a_header_on_top_of_one_past_the_unbonding_period() -> None:
     assert ("B", "ClientExpired") in net.refusals() and len(net.seen(B)) == 1
 
 
-def test_24_bytes_that_are_no_header() -> None:
+def test_24_bytes_other_than_headers() -> None:
     net = Net(carriers=SILENT).ask().next()
     assert net.bring("B", wire.Call(update=wire.UpdateHeader(remote="A", header=b"\x01"))) == ["InvalidHeader"]
     assert net.view()["B"]["trust"]["A"] == [0]
 
 
-def test_26_what_racing_relayers_waste() -> None:
+def test_26_waste_of_racing_relayers() -> None:
     net = Net({"relayers": tuple(f"r{n}" for n in range(20))}).ask().ask().next(3)
     accounts = net.state.relayers
     assert accounts["accepted"].sum() == 4 and accounts["redundant"].sum() == 4 * 19
@@ -55,7 +55,7 @@ def relayed(net: Net) -> list[tuple[Any, ...]]:
     return [(zone, *row, bad) for zone, row, bad in zip(zones, columns, refused, strict=True)]
 
 
-def test_the_log_says_who_brought_what_and_what_it_cost() -> None:
+def test_log_records_relayer_and_cost_of_each_message() -> None:
     net = Net({"relayers": ("r0", "r1")}).ask(note="boom").ask().next(2)
     assert relayed(net) == [
         ("B", 0, SubmissionKind.UPDATE, 1, 1, 100, "HeaderAdded", False),
@@ -74,7 +74,7 @@ def test_the_log_says_who_brought_what_and_what_it_cost() -> None:
     assert rows["wasted"].tolist() == [40, 140]
 
 
-def test_the_log_says_which_users_brought_what_was_refused() -> None:
+def test_log_records_users_of_rejected_messages() -> None:
     net = Net(carriers=SILENT).ask().next()
     net.put_bytes("B", b"\xff", user=9).bring("B", net.packet(0), user=9)
     assert relayed(net) == [
@@ -83,7 +83,7 @@ def test_the_log_says_which_users_brought_what_was_refused() -> None:
     ]
 
 
-def test_32_methods_have_a_length() -> None:
+def test_32_methods_have_a_length_limit() -> None:
     net = Net().ask(method="m" * 256).ask(method="m" * 255).next()
     assert net.refusals() == [("A", "InvalidPacket")] and net.queue("A", "B", QueuePurpose.SEND) == (0, 1)
 
@@ -93,7 +93,7 @@ def test_errors_with_a_detail() -> None:
         assert str(IbcError(refusal, "why", height=7)) == f"{text.format(height=7)}: why"
 
 
-def test_unordered_queues_have_no_time_outs_of_packets_that_wait_for_their_answer() -> None:
+def test_unordered_queues_reject_time_outs_with_asynchronous_acknowledgements() -> None:
     with pytest.raises(ValueError, match="use acknowledgements = synchronous"):
         IbcOptions(order="unordered", timeouts="on")
     assert IbcOptions(order="unordered", timeouts="on", timeout_blocks=1, acknowledgements="synchronous").absence

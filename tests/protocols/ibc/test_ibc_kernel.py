@@ -125,37 +125,37 @@ def accepts(scenario: Scenario) -> Scenario:
 
 @quick(sized(6, 60))
 @given(scenarios(order="ordered", faulty=True))
-def test_they_agree_where_programs_accept_before_they_answer(scenario: Scenario) -> None:
+def test_kernel_agrees_where_programs_accept_before_answering(scenario: Scenario) -> None:
     compare(accepts(scenario))
 
 
 @quick(sized(15, 75))
 @given(scenarios(order="ordered", faulty=True, forks=True, strangers=True))
-def test_they_agree_under_faults(scenario: Scenario) -> None:
+def test_kernel_agrees_under_faults(scenario: Scenario) -> None:
     compare(scenario, cuts=4)
 
 
 @quick(sized(5, 55))
 @given(scenarios(order="unordered", strangers=True))
-def test_they_agree_on_unordered_queues(scenario: Scenario) -> None:
+def test_kernel_agrees_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
 @quick(sized(13, 65))
 @given(scenarios(order="unordered", faulty=True, forks=True, strangers=True))
-def test_they_agree_on_unordered_queues_under_faults(scenario: Scenario) -> None:
+def test_kernel_agrees_on_unordered_queues_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(13, 65))
 @given(scenarios(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True, strangers=True))
-def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
+def test_kernel_agrees_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(11, 65))
 @given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, cleanup="on", faulty=True, strangers=True))
-def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
+def test_kernel_agrees_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
@@ -166,26 +166,26 @@ LATE = [1.0, 2.0, 2.5, 4.0]
 @given(
     scenarios(order="ordered", connections=None, cleanup="on", faulty=True, strangers=True, max_blocks=20, delays=LATE)
 )
-def test_they_agree_with_delays(scenario: Scenario) -> None:
+def test_kernel_agrees_with_delays(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
 @quick(sized(4, 40))
 @given(scenarios(order="unordered", connections=None, strangers=True, max_blocks=20, delays=LATE))
-def test_they_agree_with_delays_on_unordered_queues(scenario: Scenario) -> None:
+def test_kernel_agrees_with_delays_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
 @quick(sized(4, 45))
 @given(scenarios(faulty=True, forks=True, strangers=True, calm=12))
-def test_nothing_waits_for_ever(scenario: Scenario) -> None:
+def test_no_packet_waits_forever(scenario: Scenario) -> None:
     """L1, L2: once relayers come and tell the truth, everything that can be brought is brought in a few blocks."""
     compare(scenario)
 
 
 @quick(sized(3, 30))
 @given(scenarios(faulty=True, strangers=True))
-def test_cuts_give_the_same(scenario: Scenario) -> None:
+def test_partitions_give_equal_results(scenario: Scenario) -> None:
     """One call for all zones, two, and one a zone, whose states go through the lake's tables: one network."""
     runs = [KernelRun(scenario, cuts, via_tables=cuts > 1) for cuts in (1, 2, len(scenario.zones))]
     for height in range(1, len(scenario.ticks) + 1):
@@ -201,7 +201,7 @@ def test_cuts_give_the_same(scenario: Scenario) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 @pytest.mark.parametrize("faulty", [False, True])
-def test_they_agree_for_long(order: str, faulty: bool) -> None:
+def test_kernel_agrees_in_long_runs(order: str, faulty: bool) -> None:
     @quick(sized(8, 200))
     @given(scenarios(max_blocks=40, faulty=faulty, forks=faulty, strangers=True, order=order))
     def run(scenario: Scenario) -> None:
@@ -210,7 +210,7 @@ def test_they_agree_for_long(order: str, faulty: bool) -> None:
     run()
 
 
-def test_every_relayer_who_brings_a_reply_that_raises_is_refused_for_it() -> None:
+def test_every_relayer_delivering_a_raising_reply_is_rejected() -> None:
     """Also one who leaves the first out: what is tried is what each of them brings."""
     asked = ops(*(("call", 0, "hold", bytes(number), 0, "boom") for number in range(3)))
     scenario = Scenario(
@@ -223,7 +223,7 @@ def test_every_relayer_who_brings_a_reply_that_raises_is_refused_for_it() -> Non
     compare(scenario)
 
 
-def test_every_time_out_behind_one_that_raises_is_about_the_same_packet() -> None:
+def test_every_time_out_behind_a_raising_one_concerns_the_same_packet() -> None:
     """Two relayers bring two each; the first packet goes, and the rollback of the second raises, again and again."""
     asked = ops(("call", 7, "echo", b"x", 0, None), ("call", 7, "echo", b"y", 0, "boom"))
     scenario = Scenario(
@@ -236,7 +236,7 @@ def test_every_time_out_behind_one_that_raises_is_about_the_same_packet() -> Non
     compare(scenario)
 
 
-def test_what_was_received_is_offered_no_more_when_what_was_sent_with_it_is_gone() -> None:
+def test_received_and_timed_out_packets_are_not_replayed() -> None:
     """Two packets of one block: one is received, the other times out. A relayer that replays finds neither."""
     asked = ops(("call", 0, "echo", b"x", 0, None), ("call", 0, "echo", b"y", 0, None))
     scenario = Scenario(
@@ -256,7 +256,7 @@ def test_what_was_received_is_offered_no_more_when_what_was_sent_with_it_is_gone
     compare(scenario)
 
 
-def test_packets_of_one_run_are_received_in_the_order_of_their_indices() -> None:
+def test_packets_of_one_transaction_are_received_in_index_order() -> None:
     """The first is for a program that is not there, the second is handled: the kernel's log has the second first."""
     asked = ops(("call", 7, "take", b"x", 40, None), ("call", 1, "take", b"x", 7, None))
     scenario = Scenario(
@@ -268,7 +268,7 @@ def test_packets_of_one_run_are_received_in_the_order_of_their_indices() -> None
     compare(scenario)
 
 
-def test_the_guarantees_are_checked_on_what_the_kernel_did() -> None:
+def test_guarantees_hold_in_kernel_logs() -> None:
     """A log or a state of the kernel that lacks something, or says something else, is found out."""
     told = Call("A", 0, 5, "do", ops(("call", 1, "take", b"x", 40, None), ("call", 0, "take", b"x", 7, None)))
     scenario = Scenario({"A": {0: ACTOR}, "B": {1: ACTOR}}, {"validators": 1}, ingress={1: [told]})
@@ -297,10 +297,10 @@ def test_the_guarantees_are_checked_on_what_the_kernel_did() -> None:
         assert guarantees.of_two(whole, other) != [] and guarantees.of_two(other, whole) != []
 
 
-def test_strangers_did_everything(request: pytest.FixtureRequest) -> None:
+def test_comparisons_cover_every_external_call_and_outcome(request: pytest.FixtureRequest) -> None:
     """In the comparisons of a run every kind of call from outside was made, with every outcome that it can have."""
     comparisons = {
-        item.name for item in request.session.items if item.name.startswith(("test_they_agree", "test_noth"))
+        item.name for item in request.session.items if item.name.startswith(("test_kernel_agrees", "test_no_packet"))
     }
     if len(comparisons) < COMPARISONS:
         pytest.skip("only some comparisons ran")

@@ -23,7 +23,7 @@ def asking(receiver: int, method: str = "echo") -> bytes:
     return payload
 
 
-def test_calls_answers_and_refusals() -> None:
+def test_calls_answers_and_rejections() -> None:
     net = Network(ZONES)
     for receiver in (10, 20, 21, 99):
         net.tell(0, "call", asking(receiver), user=3)
@@ -37,7 +37,7 @@ def test_calls_answers_and_refusals() -> None:
     assert net.settle(3) == 1, "nothing is left"
 
 
-def test_apart_and_together_are_the_same() -> None:
+def test_partitioned_and_joint_runs_are_equal() -> None:
     nets = [Network(ZONES, apart=apart) for apart in (False, True)]
     for net in nets:
         for height in range(6):

@@ -64,7 +64,7 @@ def played(scenario: Scenario) -> Record:
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_relays_change_nothing_but_latency(order: str) -> None:
+def test_relay_modes_change_only_latency(order: str) -> None:
     taken: Counter[bool] = Counter()
 
     @quick(4)

@@ -58,7 +58,7 @@ def control(net: Net) -> list[tuple[Any, ...]]:
     return list(zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True))
 
 
-def test_a_zone_that_is_halted_takes_no_transactions() -> None:
+def test_halted_zone_accepts_no_transactions() -> None:
     net = sent(1, halts=[("B", 1, 2)])
     for _ in range(2):
         net.put("B", net.update("A"))
@@ -69,7 +69,7 @@ def test_a_zone_that_is_halted_takes_no_transactions() -> None:
     assert net.state.relayers["relayer"].tolist() == [OUTSIDER + 7]
 
 
-def test_a_message_is_numbered_by_its_place_among_all_that_came() -> None:
+def test_message_index_counts_all_messages_of_a_block() -> None:
     net = sent(1)
     net.put("A", net.update("B"))
     net.say("A", 99, "nobody is there")
@@ -93,7 +93,7 @@ def test_time_outs_in_as_many_transactions_as_packets() -> None:
     assert [note[:2] for note in net.seen(A)] == [[0, 2], [1, 2], [2, 2]]
 
 
-def test_a_time_out_behind_what_the_scenarios_relayers_bring() -> None:
+def test_time_out_after_messages_of_scenario_relayers() -> None:
     # B gets the first packet only, and its receipt stays there until the second has expired.
     drop: Any = (("drop", "A", "B", 2, 10**6, None), ("drop", "B", "A", 0, 7, None))
     options = {"timeouts": "on", "timeout_blocks": 2, "relay": {"max_packets": 1}}
@@ -105,7 +105,7 @@ def test_a_time_out_behind_what_the_scenarios_relayers_bring() -> None:
     assert [note[:2] for note in net.seen(A)] == [[0, 0], [1, 2]]
 
 
-def test_heads_and_indices_that_no_queue_can_have() -> None:
+def test_impossible_heads_and_indices_are_rejected() -> None:
     head = QueueKey("B", QueuePurpose.SEND, KeyPart.HEAD).encode()
     for index in (MAX_INDEX + 1, 2**63, 2**64 - 1):
         net = sent(1, {"cleanup": "on"})
@@ -123,7 +123,7 @@ def test_heads_and_indices_that_no_queue_can_have() -> None:
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_the_receipt_of_a_packet_that_was_never_sent(order: str) -> None:
+def test_receipt_of_an_unsent_packet(order: str) -> None:
     net = sent(1, {"order": order}).next()
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     assert net.bring("A", net.update("B"), net.receipt(0)) == []
@@ -133,14 +133,14 @@ def test_the_receipt_of_a_packet_that_was_never_sent(order: str) -> None:
     assert net.queue("A", "B", QueuePurpose.SEND) == (1, 1) and len(net.seen(A)) == 1
 
 
-def test_headers_for_chains_that_are_not_connected_or_frozen() -> None:
+def test_headers_for_unconnected_or_frozen_chains() -> None:
     net = Net({"connections": (("A", "B"),)}, carriers=SILENT, forks=(("B", 2),)).next(2)
     nonsense = [wire.Call(update=wire.UpdateHeader(remote=remote, header=b"\xff")) for remote in ("C", "B")]
     assert net.bring("A", *nonsense)[-2:] == ["UnregisteredSender", "ConnectionFrozen"]
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_what_the_network_does_not_offer_is_refused_to_strangers_too(order: str) -> None:
+def test_features_the_network_lacks_are_rejected_for_external_senders(order: str) -> None:
     net = sent(1, {"order": order})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     assert net.bring("A", net.update("B"), net.receipt(0)) == []
@@ -150,7 +150,7 @@ def test_what_the_network_does_not_offer_is_refused_to_strangers_too(order: str)
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 1) and net.codes("B", "A") == [0]
 
 
-def test_the_last_index_of_all() -> None:
+def test_maximum_index() -> None:
     head = QueueKey("B", QueuePurpose.SEND, KeyPart.HEAD).encode()
     net = sent(1, {"cleanup": "on"})
     hostile = Hostile(net, "A", {head: encode_position(MAX_INDEX - 1)})
@@ -162,7 +162,7 @@ def test_the_last_index_of_all() -> None:
     assert net.next(2).codes("B", "A") == [ReceiptCode.MALFORMED]
 
 
-def test_refusals_name_the_queue_and_the_index() -> None:
+def test_rejections_name_the_queue_and_the_index() -> None:
     net = sent(1, {"cleanup": "on", "timeouts": "on"})
     calls = [
         net.packet(3),
@@ -185,7 +185,7 @@ def test_refusals_name_the_queue_and_the_index() -> None:
     ]
 
 
-def test_an_old_packet_and_a_cleanup_past_it_in_one_block() -> None:
+def test_old_packet_and_a_cleanup_past_it_in_one_block() -> None:
     net = sent(1, {"timeouts": "on", "timeout_blocks": 1, "cleanup": "on"}).next(3)
     header, packet = net.update("A"), net.packet(0)
     assert net.bring("A", net.update("B"), tail_of("B", net)) == []
@@ -196,7 +196,7 @@ def test_an_old_packet_and_a_cleanup_past_it_in_one_block() -> None:
     assert net.seen(A) == [[0, 2, b"", 0]] and net.seen(B) == []
 
 
-def test_a_header_below_all_that_are_still_trusted() -> None:
+def test_header_below_all_trusted_ones() -> None:
     net = Net({"unbonding_seconds": 4.0}, carriers=SILENT).next()
     old = net.update("B")
     for _ in range(6):
@@ -207,7 +207,7 @@ def test_a_header_below_all_that_are_still_trusted() -> None:
     assert net.bring("A", old) == ["InvalidHeader"]
 
 
-def test_headers_in_any_order_build_on_the_highest_below_them() -> None:
+def test_headers_in_any_order_build_on_the_highest_lower_one() -> None:
     net = Net({"unbonding_seconds": 6.0}, carriers=SILENT)
     updates = [net.next().update("B") for _ in range(8)]
     assert net.bring("A", updates[3], updates[0]) == ["ClientExpired", "ClientExpired"]
@@ -224,7 +224,7 @@ def trusted(net: Net, zone: str, remote: str) -> list[int]:
     return found
 
 
-def test_an_expired_client_says_so_whatever_header_comes() -> None:
+def test_expired_client_is_reported_for_any_header() -> None:
     net = Net({"unbonding_seconds": 4.0}, carriers=SILENT)
     updates = [net.next().update("B") for _ in range(3)]
     assert net.bring("A", updates[2]) == []
@@ -239,7 +239,7 @@ def test_an_expired_client_says_so_whatever_header_comes() -> None:
     assert net.bring("A", updates[0], stranger, updates[2]) == ["ClientExpired"] * 3
 
 
-def test_what_several_ask_for_is_read_once() -> None:
+def test_overlapping_ranges_are_read_once() -> None:
     rows = [(0, 1, 5, 9), (0, 1, 0, 6), (0, 1, 2, 3), (0, 1, 9, 10), (0, 1, 12, 12), (0, 2, 1, 2), (1, 0, 0, 4)]
     source, destination, begin, end = (np.array(column, dtype=np.uint64) for column in zip(*rows, strict=True))
     lanes = {"source": source.astype(np.uint32), "destination": destination.astype(np.uint32)}
@@ -252,7 +252,7 @@ def test_what_several_ask_for_is_read_once() -> None:
     ]
 
 
-def test_a_receipt_from_outside_among_those_that_the_scenarios_relayers_bring() -> None:
+def test_external_receipt_among_those_of_scenario_relayers() -> None:
     net = Net()
     for _ in range(5):
         net.ask()
@@ -281,7 +281,7 @@ ACCOUNT = st.tuples(
 
 
 @given(st.lists(ACCOUNT, max_size=30, unique_by=lambda one: one[:2]), st.integers(0, 4))
-def test_of_too_many_accounts_those_of_least_use_are_added_up(rows: list[tuple[int, int, int]], most: int) -> None:
+def test_excess_accounts_of_least_use_are_aggregated(rows: list[tuple[int, int, int]], most: int) -> None:
     rows.sort()
     columns: dict[str, Any] = {
         "chain": np.array([row[0] for row in rows], np.uint32),

@@ -96,7 +96,7 @@ def test_clients_are_refreshed_while_days_are_skipped(tmp_path: Path, first: int
     assert relayer["refused"] == relayer["wasted"] == 0
 
 
-def test_ticks_of_more_than_a_third_of_the_period_are_not_skipped(tmp_path: Path) -> None:
+def test_ticks_longer_than_a_third_of_the_period_are_not_skipped(tmp_path: Path) -> None:
     net = opened(tmp_path, [(5, "echo"), (9, "echo")], seconds=10.0, options="unbonding_seconds = 20.5")
     assert ticks_of(net)[:9] == list(range(9))
     assert net.program_state("caller")["answered"] == 2
@@ -105,7 +105,7 @@ def test_ticks_of_more_than_a_third_of_the_period_are_not_skipped(tmp_path: Path
 
 
 @pytest.mark.parametrize(("coordination", "shares"), [("none", (6, 6)), ("leader", (6,)), ("partition", (4, 2))])
-def test_relayers_share_what_keeps_clients_fresh(coordination: str, shares: tuple[int, ...]) -> None:
+def test_relayers_share_client_refreshes(coordination: str, shares: tuple[int, ...]) -> None:
     options = {"unbonding_seconds": 9.0, "relayers": ("one", "two"), "relay": {"coordination": coordination}}
     net = Net(options).next(3)
     assert net.state.relayers["headers"].sum() == sum(shares)
@@ -123,7 +123,7 @@ def test_relayers_share_what_keeps_clients_fresh(coordination: str, shares: tupl
     assert len(net.seen(B)) == len(net.seen(A)) == 1
 
 
-def test_zones_without_connections_have_nothing_to_refresh() -> None:
+def test_unconnected_zones_have_no_clients_to_refresh() -> None:
     net = Zones({"A": {0: "caller"}, "B": {1: "echo"}}, options={"connections": [], "unbonding_seconds": 3.0})
     net.block(6)
     assert len(net.state.trust) == 0 and net.refusals() == []
@@ -132,7 +132,7 @@ def test_zones_without_connections_have_nothing_to_refresh() -> None:
 DROP = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 0\n'
 
 
-def test_a_run_waits_for_a_time_out_that_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_waits_for_a_late_time_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     limits = 'timeouts = "on"\ntimeout_blocks = 30\n'
     net = opened(tmp_path, [(0, "echo")], seconds=1.0, options=limits, faults=DROP)
@@ -140,7 +140,7 @@ def test_a_run_waits_for_a_time_out_that_is_late(tmp_path: Path, monkeypatch: py
     assert not waiting(net) and net.program_state("caller")["rejected"] == 1
 
 
-def test_a_run_in_which_everything_is_refused_for_ever_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_with_only_permanent_rejections_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     # A client that expired while no relayer came is brought headers in vain.
     drop = DROP + "until = 20\n"
@@ -157,17 +157,17 @@ def test_a_run_in_which_everything_is_refused_for_ever_ends(tmp_path: Path, monk
         ({"header_fee": 2**32 + 1}, "less than or equal to 4294967296"),
     ],
 )
-def test_relayers_options_that_would_do_nothing_or_too_much_are_refused(relay: dict[str, int], why: str) -> None:
+def test_useless_or_excessive_relayer_options_are_rejected(relay: dict[str, int], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         IbcOptions.model_validate({"relay": relay})
 
 
-def test_the_largest_fees_can_be_paid() -> None:
+def test_maximum_fees_can_be_paid() -> None:
     net = Net({"relay": {"header_fee": 2**32, "proof_fee": 2**32}}).ask().next(3)
     assert sorted(net.state.relayers["fees"].tolist()) == [2**33, 2**33]
 
 
-def test_so_many_headers_are_kept_and_proofs_lead_to_those() -> None:
+def test_header_retention_is_bounded_and_proofs_use_retained_headers() -> None:
     net = Net({"trusted_headers": 3}, blocks=20)
     for _ in range(8):
         net.ask().next()
@@ -181,7 +181,7 @@ def test_so_many_headers_are_kept_and_proofs_lead_to_those() -> None:
     assert net.bring("A", net.proof("receipt", "B", tail, height=9)) == ["OnlyMessageProofs"]
 
 
-def test_headers_that_wait_for_their_delay_are_not_pushed_out_by_newer_ones() -> None:
+def test_headers_within_their_delay_are_not_evicted_by_newer_ones() -> None:
     net = Net({"trusted_headers": 2, "delay_seconds": 4.0}, blocks=30)
     for _ in range(8):
         net.ask().next()
@@ -192,7 +192,7 @@ def test_headers_that_wait_for_their_delay_are_not_pushed_out_by_newer_ones() ->
     assert net.next(20).queue("A", "B", QueuePurpose.SEND) == (8, 8)
 
 
-def test_nothing_is_sent_to_a_zone_whose_client_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_packet_is_sent_to_a_zone_with_an_expired_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     drop = DROP.replace('source = "north"\ndestination = "east"', 'source = "east"\ndestination = "north"')
     sends = [(0, "echo"), (20, "echo"), (20, "other")]
@@ -205,7 +205,7 @@ def test_nothing_is_sent_to_a_zone_whose_client_has_expired(tmp_path: Path, monk
     assert (caller["answered"], caller["rejected"]) == (1, 1)
 
 
-def test_options_of_a_delay() -> None:
+def test_delay_options() -> None:
     zones: Any = {"A": {0: "echo"}, "B": {}}
     Zones(zones, options={"delay_seconds": 3.0, "unbonding_seconds": 5.5})
     with pytest.raises(InvalidInput, match="more than two ticks and delay_seconds, here 5"):
@@ -217,7 +217,7 @@ def test_options_of_a_delay() -> None:
 
 
 @pytest.mark.parametrize("coordination", ["none", "leader", "partition"])
-def test_relayers_share_the_headers_that_they_bring_ahead(coordination: str) -> None:
+def test_relayers_share_the_headers_delivered_ahead(coordination: str) -> None:
     options = {"delay_seconds": 2.0, "relayers": ("one", "two"), "relay": {"coordination": coordination}}
     net = Net(options, blocks=20).ask().next(12)
     assert len(net.seen(0)) == 1
@@ -225,7 +225,7 @@ def test_relayers_share_the_headers_that_they_bring_ahead(coordination: str) -> 
     assert headers == {"none": {0: 2, 1: 2}, "leader": {0: 2, 1: 0}, "partition": {0: 1, 1: 1}}[coordination]
 
 
-def test_what_relayers_know_is_kept_for_the_headers_within_the_delay() -> None:
+def test_relayer_knowledge_is_retained_for_headers_within_the_delay() -> None:
     """However many blocks bring something; and nothing of it without a delay."""
     for delay, most in ((0.0, 0), (3.0, 4)):
         net = Net({"delay_seconds": delay}, blocks=40)

@@ -91,7 +91,7 @@ KINDS: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, prove: Run, kind: str) -> None:
+def test_proved_values_verify_and_altered_ones_fail(cli: Run, prove: Run, kind: str) -> None:
     arguments, told = KINDS[kind]
     code, out, err = prove(*arguments, "--out", "proof.json", "--trust-out", "trust.json")
     assert (code, err) == (0, "")
@@ -110,7 +110,7 @@ def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, prove: Run, ki
     assert cli("verify", "altered.json", "--trust", "trust.json")[0] in (1, 2)
 
 
-def test_the_proof_is_printed_as_it_is_written(prove: Run) -> None:
+def test_proof_is_printed_as_written(prove: Run) -> None:
     code, out, _ = prove("--index", 3, "--json", "--out", "proof.json")
     assert code == 0
     document = json.loads(out)
@@ -119,13 +119,13 @@ def test_the_proof_is_printed_as_it_is_written(prove: Run) -> None:
     assert document["key"] == b"ibc:A:receipt".hex() + f"{3:016x}"
 
 
-def test_without_a_file_nothing_is_kept(prove: Run) -> None:
+def test_nothing_is_written_without_a_file(prove: Run) -> None:
     code, out, _ = prove("--head")
     assert (code, list(Path().iterdir())) == (0, [])
     assert "The proof was not written: --out FILE writes it, --json prints it." in out
 
 
-def test_the_signed_header_makes_the_root_trusted(cli: Run, prove: Run) -> None:
+def test_signed_header_makes_the_root_trusted(cli: Run, prove: Run) -> None:
     prove("--tail", "--header-out", "header.json", "--trust-out", "trust.json")
     prove("--tail", "--height", HEIGHT - 1, "--trust-out", "before.json")
     assert cli("verify", "header.json", "--self-consistent")[0] == 0
@@ -137,7 +137,7 @@ def test_the_signed_header_makes_the_root_trusted(cli: Run, prove: Run) -> None:
     assert cli("verify", "header.json", "--self-consistent")[0] == 1
 
 
-def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
+def test_packet_and_its_receipt_are_described(prove: Run) -> None:
     _, out, _ = prove(*KINDS["packet"][0])
     told = "packet of type ask, 50 bytes of data: caller calls ask of echo, payload of 6 bytes"
     assert told in out
@@ -149,7 +149,7 @@ def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
     assert "\n  ... and 4 more\n" in out
 
 
-def test_limits_of_a_packet_are_told(cli: Run, tmp_path: Path) -> None:
+def test_packet_limits_are_reported(cli: Run, tmp_path: Path) -> None:
     place = make_lake(tmp_path, options=OPTIONS["limited"], until=2)
     _, out, err = cli("prove", place, "--chain", "A", "--counterparty", "B", "--queue", "send", "--index", 0)
     assert "packet of type ask with limits height 3 and time 606,000,000,000 ns, 50 bytes" in out, err
@@ -169,7 +169,7 @@ OPTIONS = {
     "options",
     [pytest.param("plain", marks=pytest.mark.slow), pytest.param("unordered", marks=pytest.mark.slow), "limited"],
 )
-def test_every_store_at_every_height_is_the_one_of_its_entries(tmp_path: Path, options: str) -> None:
+def test_every_store_at_every_height_matches_its_entries(tmp_path: Path, options: str) -> None:
     opened = open_lake(make_lake(tmp_path, options=OPTIONS[options]))
     for height in opened.lake.heights()[:: 2 if options == "plain" else 4]:
         for chain in "ABC":
@@ -190,7 +190,7 @@ def test_every_store_at_every_height_is_the_one_of_its_entries(tmp_path: Path, o
             assert store.absence_proofs(asked[:5]).equals(known.absence_proofs(asked[:5]))
 
 
-def test_entries_are_what_programs_sent_and_answered(opened: OpenedLake) -> None:
+def test_entries_match_sent_and_answered_messages(opened: OpenedLake) -> None:
     packets = open_store(opened, "A", 2)
     queue = packets.queue("B", QueuePurpose.SEND)
     values = [packets.value(index_key("B", QueuePurpose.SEND, index)) for index in queue.indices.tolist()]
@@ -205,7 +205,7 @@ def test_entries_are_what_programs_sent_and_answered(opened: OpenedLake) -> None
     assert receipts.value(b"app/nothing") is None
 
 
-def test_one_reading_of_the_state_serves_many_proofs(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_state_read_serves_many_proofs(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(opened, "B")
     monkeypatch.setattr(OpenedLake, "state_rows", None)
     known = {
@@ -218,7 +218,7 @@ def test_one_reading_of_the_state_serves_many_proofs(opened: OpenedLake, monkeyp
         verify_membership(PROOF_SPECS["tendermint"], store.root, proof, key, value)
 
 
-def test_a_late_receipt_is_found_where_it_was_written(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_receipt_is_found_at_its_height(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
     first = pushed.PushedEntries._first_with_entry
 
@@ -258,7 +258,7 @@ def test_documents_of_the_api(opened: OpenedLake) -> None:
         header_document(later, 9)
 
 
-def test_height_0_has_a_root_that_nobody_signed(opened: OpenedLake) -> None:
+def test_height_0_has_an_unsigned_root(opened: OpenedLake) -> None:
     store = open_store(opened, "A", 0)
     assert store.signed is None
     assert trust_document(store) == {"kind": "root", "root": store.root.hex()}
@@ -277,7 +277,7 @@ def test_keys_are_those_of_the_reference(opened: OpenedLake) -> None:
     }
 
 
-def test_a_run_that_no_verifier_reads_is_not_made(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_too_large_for_verifiers_is_rejected(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(opened, "B")
     monkeypatch.setattr("causeway.proving.ibc.store.PIECE", 7)
     entries, proof = store.run("A", QueuePurpose.RECEIPT, 0, 48)
@@ -330,7 +330,7 @@ WRONG: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_asked_wrongly_is_told_in_one_line(prove: Run, case: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(prove: Run, case: str) -> None:
     arguments, told = WRONG[case]
     code, out, err = prove(*arguments)
     assert (code, out) == (2, "")
@@ -367,7 +367,7 @@ def _with(table: pa.Table, name: str, value: Any) -> pa.Table:
     return table.set_column(place, table.schema.field(name), pa.array([value] * len(table), table.schema.types[place]))
 
 
-def test_a_lake_that_was_tampered_with_proves_nothing(cli: Run, tmp_path: Path) -> None:
+def test_tampered_lake_proves_nothing(cli: Run, tmp_path: Path) -> None:
     lake = tmp_path / "tampered"
     lake.mkdir()
     place = make_lake(lake, until=2)
@@ -396,7 +396,7 @@ def without_digests(text: str) -> str:
     return re.sub(r"(0x)?[0-9a-f]{16,}(…[0-9a-f]{4}|\.\.\.)?", "#", text)
 
 
-def test_the_examples_of_the_page_say_what_it_says(cli: Run, tmp_path: Path) -> None:
+def test_examples_of_the_page_match_their_output(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "two-zones.toml").write_text(re.findall(r"^```toml\n(.*?)```$", PAGE, re.S | re.M)[0])
     network = LakeNetwork.from_scenario("two-zones.toml", lake="my-lake")
     network.run()

@@ -191,7 +191,7 @@ def settled(net: Replay, played: list[Channel]) -> bool:
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_acknowledgements_wait_in_order_and_only_there(recordings: Recordings, order: str) -> None:
+def test_acknowledgements_wait_only_in_ordered_queues(recordings: Recordings, order: str) -> None:
     played = channels(recordings.hub_packets, most=120)
     late = expected_to_wait(played)
     net, waited = play(played, order)
@@ -201,7 +201,7 @@ def test_acknowledgements_wait_in_order_and_only_there(recordings: Recordings, o
 
 
 @pytest.mark.slow
-def test_449_of_all_recorded_acknowledgements_would_have_had_to_wait(recordings: Recordings) -> None:
+def test_449_of_all_recorded_acknowledgements_would_have_waited(recordings: Recordings) -> None:
     played = channels(recordings.hub_packets)
     net, waited = play(played, "ordered")
     assert settled(net, played)

@@ -59,13 +59,13 @@ def test_certified_subnets_and_the_oracle_agree(scenario: Scenario) -> None:
 
 @few(6)
 @given(certified(), st.integers(400, 3000))
-def test_limited_payloads_are_those_of_the_oracle(scenario: Scenario, payload_bytes: int) -> None:
+def test_limited_payloads_equal_the_oracle(scenario: Scenario, payload_bytes: int) -> None:
     compare(replace(scenario, options={**scenario.options, "payload_bytes": payload_bytes}))
 
 
 @few(6)
 @given(certified(), st.integers(1, 3), st.sampled_from([0, 0, 1, 2]), st.sampled_from([0, 0, 700, 1500]))
-def test_blocks_may_run_ahead_of_execution_and_certificates_behind(
+def test_blocks_may_precede_execution_and_certificates_may_lag(
     scenario: Scenario, ahead: int, delay: int, payload_bytes: int
 ) -> None:
     more = {"blocks_ahead": ahead, "certification_delay": delay, "payload_bytes": payload_bytes}
@@ -126,7 +126,7 @@ LATE = {"certification_delay": 1}
         ),
     ],
 )
-def test_what_malicious_block_makers_propose_is_refused_whole(options: dict[str, Any], wrong: dict[str, str]) -> None:
+def test_proposals_of_malicious_block_makers_are_rejected_whole(options: dict[str, Any], wrong: dict[str, str]) -> None:
     makers = [(does, 2, tick, tick) for tick, does in enumerate(wrong, start=4)]
     scenario = busy(options=options, makers=makers)
     compare(scenario, settling=60)
@@ -134,14 +134,14 @@ def test_what_malicious_block_makers_propose_is_refused_whole(options: dict[str,
     assert refusals_of(scenario) == expected
 
 
-def test_a_block_maker_that_passes_the_limits_of_slices_is_refused() -> None:
+def test_block_maker_exceeding_slice_limits_is_rejected() -> None:
     limits = {"limits": "deployed", "limit": {"slice_messages": 2}}
     refused = refusals_of(busy(options=limits, makers=[(OVERSIZED, 2, 4, 5)]))
     assert refused == {tick: {f"{INVALID_PAYLOAD}(SliceAboveMessageLimit)"} for tick in (4, 5)}
 
 
 @pytest.mark.parametrize("options", [LATE, pytest.param(LIMITED, marks=pytest.mark.slow)])
-def test_slices_that_carriers_alter_are_refused_and_come_later(options: dict[str, Any]) -> None:
+def test_slices_altered_by_carriers_are_rejected_and_arrive_later(options: dict[str, Any]) -> None:
     causes = {
         "payload": "RootHashMismatch",
         "sibling": "RootHashMismatch",

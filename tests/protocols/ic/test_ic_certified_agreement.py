@@ -146,7 +146,9 @@ FIELDS = st.dictionaries(
 
 @settings(SETTINGS, max_examples=sized(90, 1000))
 @given(st.tuples(NUMBERS, NUMBERS, NUMBERS), FIELDS, st.sampled_from([0, 1, 1, 1]))
-def test_headers_are_read_or_refused_alike(bounds: tuple[int, int, int], fields: dict[int, Any], whole: int) -> None:
+def test_headers_are_decoded_or_rejected_alike(
+    bounds: tuple[int, int, int], fields: dict[int, Any], whole: int
+) -> None:
     """Hazards 8 and 40."""
     content = dict(sorted({**fields, **(dict(enumerate(bounds)) if whole else {})}.items()))
     data = cbor2.dumps(content)
@@ -189,7 +191,7 @@ def asked(draw: st.DrawFn, state: ic.CanonicalState) -> dict[str, int]:
 
 @settings(SETTINGS, max_examples=sized(18, 200))
 @given(st.data())
-def test_slices_are_cut_and_refused_alike(data: st.DataObject) -> None:
+def test_slices_are_truncated_and_rejected_alike(data: st.DataObject) -> None:
     state = data.draw(states())
     ours, theirs = source_of(state, 25)
     wanted = data.draw(asked(state))
@@ -216,7 +218,7 @@ def whole_of(joined: CertifiedStreamSlice) -> CertifiedStreamSlice:
 
 @settings(SETTINGS, max_examples=sized(18, 200))
 @given(st.data())
-def test_slices_are_taken_apart_and_joined_alike(data: st.DataObject) -> None:
+def test_slices_are_split_and_joined_alike(data: st.DataObject) -> None:
     """X-15."""
     state = data.draw(states())
     ours, theirs = source_of(state, 25)
@@ -249,7 +251,7 @@ def test_slices_are_taken_apart_and_joined_alike(data: st.DataObject) -> None:
             assert parts(pooled[REMOTE]) == plain(theirs_joined)
 
 
-def test_what_is_compared_is_compared() -> None:
+def test_comparison_detects_altered_parts() -> None:
     """A slice of one form with a bit turned is another."""
     queue: ic.Queue[Any] = ic.Queue(5, {4: ic.Request(1, 2, 3)})
     state = ic.CanonicalState(own=REMOTE, streams={OWN: ic.Stream({}, {(): queue})})

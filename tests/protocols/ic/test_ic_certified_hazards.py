@@ -83,7 +83,7 @@ class Network:
         assert self.expected() == 10
 
 
-def test_hazard_1_a_replayed_slice() -> None:
+def test_hazard_1_replayed_slice() -> None:
     net = Network()
     net.rounds(2)
     net.offer(message_begin=lambda slices: np.uint64(1))
@@ -99,7 +99,7 @@ def test_hazard_2_one_above_and_one_below(step: int) -> None:
     net.refuses("UnexpectedMessages")
 
 
-def test_hazard_4_messages_outside_of_the_stream_cannot_be_shown() -> None:
+def test_hazard_4_messages_outside_the_stream_cannot_be_certified() -> None:
     net = Network()
     net.rounds(2)
     net.offer(message_end=lambda slices: slices["message_end"] + np.uint64(1))
@@ -120,7 +120,7 @@ def test_hazard_5_certified_by_another_subnet() -> None:
     net.refuses("InvalidStream(RootHashMismatch)")
 
 
-def test_hazard_7_signals_that_a_source_certifies_and_cannot_have() -> None:
+def test_hazard_7_impossible_signals_certified_by_a_source() -> None:
     net = Network()
     net.rounds(2)
     (state,) = net.run.states
@@ -136,7 +136,7 @@ def test_hazard_7_signals_that_a_source_certifies_and_cannot_have() -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-def test_hazard_11_a_header_without_news(ahead: int) -> None:
+def test_hazard_11_header_without_news(ahead: int) -> None:
     net = Network(blocks_ahead=ahead)
     net.rounds(20)
     carriers = net.run.kernel.carriers
@@ -146,7 +146,7 @@ def test_hazard_11_a_header_without_news(ahead: int) -> None:
     assert len(net.run.state.agreed) == 0
 
 
-def test_hazard_12_payloads_that_are_agreed_move_what_is_expected() -> None:
+def test_hazard_12_agreed_payloads_advance_the_expected_indices() -> None:
     net = Network(blocks_ahead=2, payload_bytes=0)
     net.rounds(4)
     (state,) = net.run.states
@@ -167,14 +167,14 @@ def test_hazard_12_payloads_that_are_agreed_move_what_is_expected() -> None:
     assert chains.tolist() == [0]
 
 
-def test_hazard_14_a_slice_of_our_own() -> None:
+def test_hazard_14_slice_of_the_own_subnet() -> None:
     net = Network()
     net.rounds(2)
     net.offer(source=lambda slices: slices["destination"])
     net.refuses("LoopbackSlice")
 
 
-def test_an_agreed_slice_is_verified_again_from_what_is_then_used() -> None:
+def test_agreed_slice_is_verified_again_before_use() -> None:
     """Its messages are read again: whoever would alter them between stops the subnet, and nothing of it is inducted."""
     net = Network(blocks_ahead=2)
     net.rounds(3)

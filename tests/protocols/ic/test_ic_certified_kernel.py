@@ -53,5 +53,5 @@ def test_roots_of_any_network(scenario: Scenario) -> None:
 
 @settings(max_examples=sized(1, 25), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(scenarios(max_rounds=6, splitting=True, substreams="flat", certification="bls"))
-def test_roots_of_a_network_in_which_subnets_are_split(scenario: Scenario) -> None:
+def test_roots_of_a_network_with_split_subnets(scenario: Scenario) -> None:
     compare(scenario, roots=True)

@@ -54,7 +54,7 @@ def widest(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_digests_of_messages_are_those_of_one_by_one(version: CertificationVersion) -> None:
+def test_message_digests_equal_scalar_ones(version: CertificationVersion) -> None:
     columns = draw_columns(int(version), 150, version)
     indexes = np.arange(150, dtype=np.uint64) * np.uint64(2**57 + 1)
     for given in (columns, widest(columns)):
@@ -63,7 +63,7 @@ def test_digests_of_messages_are_those_of_one_by_one(version: CertificationVersi
         )
 
 
-def test_digests_over_many_pieces_and_of_messages_longer_than_a_piece() -> None:
+def test_digests_over_many_chunks_and_of_messages_longer_than_a_chunk() -> None:
     columns = draw_columns(5, 9_000, CertificationVersion.V25)
     long = bytes(ENCODED_BYTES * 3)
     columns["payload"] = pa.array(
@@ -82,7 +82,7 @@ def test_digests_over_many_pieces_and_of_messages_longer_than_a_piece() -> None:
         assert found[row].tobytes() == labeled_digest(label, leaf_digest(values[row].as_py()))
 
 
-def test_columns_that_are_no_messages_are_refused() -> None:
+def test_columns_other_than_messages_are_rejected() -> None:
     columns = draw_columns(1, 40, CertificationVersion.V25)
     indexes = np.arange(40, dtype=np.uint64)
     with pytest.raises(ValueError, match="39 indexes and 40 messages"):
@@ -105,7 +105,7 @@ def test_columns_that_are_no_messages_are_refused() -> None:
 
 
 @pytest.mark.parametrize("offsets", [[0, 3, 2], [0, 9, 4], [0, -1, 4]])
-def test_offsets_outside_of_a_columns_bytes_are_refused(offsets: list[int]) -> None:
+def test_offsets_outside_a_columns_bytes_are_rejected(offsets: list[int]) -> None:
     columns = draw_columns(1, 2, CertificationVersion.V25) | {"kind": np.full(2, Kind.REQUEST, dtype=np.uint8)}
     buffers = [None, pa.py_buffer(np.array(offsets, dtype=np.int32)), pa.py_buffer(bytes(4))]
     damaged = pa.BinaryArray.from_buffers(pa.binary(), 2, buffers)
@@ -134,7 +134,7 @@ def decoded_messages(values: list[bytes], version: CertificationVersion) -> list
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_messages_are_those_of_one_by_one(version: CertificationVersion) -> None:
+def test_messages_equal_scalar_decoding(version: CertificationVersion) -> None:
     columns = draw_columns(int(version), 150, version)
     columns |= {name: columns["callback"] >> np.uint64(3) for name in ("call_tree_depth", "call_tree_start")}
     for given in (columns, widest(columns)):
@@ -152,7 +152,7 @@ def test_messages_are_those_of_one_by_one(version: CertificationVersion) -> None
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(sized(30_000, 100_000), marks=pytest.mark.slow)])
-def test_changed_messages_have_the_verdicts_of_one_by_one(count: int) -> None:
+def test_altered_messages_have_scalar_verdicts(count: int) -> None:
     for version in (CertificationVersion.V19, CertificationVersion.V22, CertificationVersion.V25):
         columns = draw_columns(7, 40, version)
         columns["payload"] = pa.array([value[:30] for value in columns["payload"].to_pylist()], pa.binary())
@@ -212,7 +212,7 @@ def nearly_messages(version: CertificationVersion) -> list[bytes]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_nearly_a_message_has_the_verdict_of_one_by_one(version: CertificationVersion) -> None:
+def test_near_valid_messages_have_scalar_verdicts(version: CertificationVersion) -> None:
     values = nearly_messages(version)
     expected = one_by_one(decode_stream_message, values, version)
     found = decoded_messages(values, version)
@@ -252,7 +252,7 @@ def ten_bytes(principal: bytes) -> bool:
         (StreamRefund(HERE[1:], 0), "Refund: recipient: columns have ids of canisters of eight bytes and 0101"),
     ],
 )
-def test_messages_that_columns_have_no_row_for_are_named(message: StreamMessage, text: str) -> None:
+def test_messages_not_representable_in_columns_are_named(message: StreamMessage, text: str) -> None:
     good = encode_stream_message(StreamRefund(HERE, 5))
     found = decode_stream_messages(pa.array([good, encode_stream_message(message), good], pa.binary()))
     assert found.columns["amount_low"].tolist() == [5, 0, 5]
@@ -261,7 +261,7 @@ def test_messages_that_columns_have_no_row_for_are_named(message: StreamMessage,
     assert re.search(text, str(found.errors[1]))
 
 
-def test_columns_of_messages_that_are_damaged_are_refused() -> None:
+def test_corrupted_message_columns_are_rejected() -> None:
     buffers = [None, pa.py_buffer(np.array([0, 9, 4], dtype=np.int32)), pa.py_buffer(bytes(4))]
     with pytest.raises(InvalidInput, match="damaged"):
         decode_stream_messages(pa.BinaryArray.from_buffers(pa.binary(), 2, buffers))
@@ -282,7 +282,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_texts_of_rejects_are_utf8_as_elsewhere(text: bytes) -> None:
+def test_reject_texts_are_validated_as_utf8(text: bytes) -> None:
     columns = draw_columns(1, 1, CertificationVersion.V25) | {
         "kind": np.full(1, Kind.RESPONSE, dtype=np.uint8),
         "code": np.ones(1, dtype=np.uint8),
@@ -300,7 +300,7 @@ def test_texts_of_rejects_are_utf8_as_elsewhere(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_methods_are_utf8_as_elsewhere(text: bytes) -> None:
+def test_methods_are_validated_as_utf8(text: bytes) -> None:
     encoded = encode_stream_message(StreamRequest(HERE, HERE, 1, 1, "m" * len(text), b"")).replace(
         b"m" * len(text), text
     )

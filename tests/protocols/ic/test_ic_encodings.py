@@ -144,7 +144,7 @@ def test_metadata(metrics: SubnetMetrics, digest: bytes | None) -> None:
 
 @pytest.mark.parametrize("version", CertificationVersion)
 @pytest.mark.parametrize("with_call_tree", [False, True])
-def test_columns_have_the_bytes_of_the_scalar_encoder(version: CertificationVersion, with_call_tree: bool) -> None:
+def test_columns_encode_like_the_scalar_encoder(version: CertificationVersion, with_call_tree: bool) -> None:
     columns = draw_columns(int(version), 300, version)
     if with_call_tree:
         columns["call_tree_depth"] = np.arange(300, dtype=np.uint64) ** 3
@@ -164,7 +164,7 @@ def test_columns_of_one_kind(kind: Kind, length: int) -> None:
     assert encoded == [encode_stream_message(row_message(columns, row)) for row in range(length)]
 
 
-def test_pieces_and_slices_of_columns_are_the_same_bytes() -> None:
+def test_chunks_and_slices_of_columns_encode_equally() -> None:
     columns = draw_columns(1, 40_000, CertificationVersion.V25)
     whole = encode_stream_messages(columns)
     assert pa.chunked_array(list(encode_in_pieces(columns))).combine_chunks().to_pylist() == whole.to_pylist()
@@ -173,7 +173,7 @@ def test_pieces_and_slices_of_columns_are_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("version", [CertificationVersion.V22, CertificationVersion.V23, CertificationVersion.V25])
-def test_sizes_that_the_kernel_counts_are_those_of_the_encodings(version: CertificationVersion) -> None:
+def test_sizes_counted_by_the_kernel_equal_the_encodings(version: CertificationVersion) -> None:
     """What count_bytes is made of: lengths known without encoding (IC reference 2.10)."""
     columns = draw_columns(3, 500, version)
     columns["kind"] = np.where(columns["kind"] == Kind.REFUND, Kind.REQUEST, columns["kind"]).astype(np.uint8)
@@ -183,7 +183,7 @@ def test_sizes_that_the_kernel_counts_are_those_of_the_encodings(version: Certif
 
 @SETTINGS
 @given(st.lists(headers(), min_size=1, max_size=5))
-def test_header_lengths_that_the_kernel_counts_are_those_of_the_encodings(given_: list[StreamHeader]) -> None:
+def test_header_lengths_counted_by_the_kernel_equal_the_encodings(given_: list[StreamHeader]) -> None:
     count = len(given_)
     slices = Frame(
         {

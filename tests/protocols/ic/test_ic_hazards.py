@@ -74,7 +74,7 @@ def after_one_way(options: dict[str, Any] | None = None, calls: int = 3, engine:
     return net
 
 
-def test_hazard_1_replayed_slice_is_refused_and_nothing_inducted(engine: Engine) -> None:
+def test_hazard_1_replayed_slice_is_rejected_and_nothing_inducted(engine: Engine) -> None:
     net = engine(TWO, carriers=[("replay", 0, 1, 3, 9)])
     net.call(1, 2, "hold")
     net.rounds(2)
@@ -102,7 +102,7 @@ def stopped(net: Any) -> list[tuple[Any, ...]]:
     return list(zip(rows["chain"].tolist(), rows["height"].tolist(), rows["cause"].to_pylist(), strict=True))
 
 
-def test_hazard_3_a_hole_or_a_repeated_index_stops_who_takes_it() -> None:
+def test_hazard_3_gap_or_repeated_index_stops_the_receiver() -> None:
     net = after_one_way()
     plan = net.plan()
     messages = net.offered(plan)
@@ -132,7 +132,7 @@ def test_hazard_4_bounds(engine: Engine) -> None:
     assert net.judged(0, 1, begin=4, message_begin=3) == "InvalidSliceBounds", "nor below that of a stream we know"
 
 
-def test_hazard_5_a_slice_carries_height_and_root_of_its_source() -> None:
+def test_hazard_5_slice_carries_height_and_root_of_its_source() -> None:
     net = after_one_way()
     slices = net.slices()
     assert slices["source_height"].tolist() == [1] * len(slices)
@@ -142,7 +142,7 @@ def test_hazard_5_a_slice_carries_height_and_root_of_its_source() -> None:
     assert net.errors(slices.with_columns(root=slices["root"] ^ np.uint8(1))) == ["InvalidStream"]
 
 
-def test_hazard_7_signals_that_cannot_be_true(engine: Engine) -> None:
+def test_hazard_7_impossible_signals(engine: Engine) -> None:
     net = after_one_way(engine=engine)
     net.rounds(1)
     assert net.judged(1, 0) == net.judged(1, 0, signals_end=4) == "ACCEPTED"
@@ -151,7 +151,7 @@ def test_hazard_7_signals_that_cannot_be_true(engine: Engine) -> None:
     assert net.judged(1, 0, signals_end=2) == "UnexpectedSignals", "below what we know"
 
 
-def test_hazard_7_at_induction_they_stop_who_takes_them() -> None:
+def test_hazard_7_impossible_signals_stop_the_receiver_at_induction() -> None:
     net = after_one_way({"validate_signals": "off"})
     net.rounds(1)
     rows = net.state.streams.counters
@@ -190,7 +190,7 @@ def test_hazard_9_first_reject_signal_too_old() -> None:
         assert found == [outcome]
 
 
-def test_decision_16_a_reject_where_no_rule_rejects(engine: Engine) -> None:
+def test_decision_16_reject_without_a_rejecting_rule(engine: Engine) -> None:
     net = after_one_way(engine=engine)
     net.rounds(1)
     assert net.judged(1, 0, [2]) == "UnexpectedSignals"
@@ -227,7 +227,7 @@ def test_hazard_14_own_subnet(engine: Engine) -> None:
     assert len(of(net.happened, 0, "received", "REQUEST", ..., ..., ..., "LOOPBACK")) == 1
 
 
-def test_hazard_14_a_slice_of_our_own_is_refused() -> None:
+def test_hazard_14_slice_of_the_own_subnet_is_rejected() -> None:
     other = after_one_way()
     own = other.slices().with_columns(source=np.array([1], dtype=np.uint32))
     assert other.errors(own) == ["LoopbackSlice"]
@@ -278,7 +278,7 @@ def test_hazard_18_no_route(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("rule", ["requests_only", "seed_literal"])
-def test_hazard_18_response_to_nowhere_is_lost_and_answered_by_the_letter_only(engine: Engine, rule: str) -> None:
+def test_hazard_18_unroutable_response_is_lost_and_answered_by_literal_rule_only(engine: Engine, rule: str) -> None:
     net = engine(TWO, options={"dead_destination": rule}, moves=[(3, 1, None)])
     net.call(1, 2, "hold", cycles=40)
     net.rounds(2)
@@ -305,7 +305,7 @@ def test_hazard_19_canister_moves_while_its_request_is_in_flight(engine: Engine)
     assert [event[5] for event in of(net.happened, 1, "received", "REQUEST")] == [1]
 
 
-def test_hazard_19_response_is_sent_on_and_delivered_once(engine: Engine) -> None:
+def test_hazard_19_response_is_forwarded_and_delivered_once(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     net = engine(three, options=MIGRATIONS, moves=[(3, 1, 2)])
     net.call(1, 2, "take", cycles=100)
@@ -318,9 +318,7 @@ def test_hazard_19_response_is_sent_on_and_delivered_once(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("options", [MIGRATIONS, DEPLOYED, {}])
-def test_hazard_19_a_receiver_that_comes_back_takes_no_request_from_before(
-    engine: Engine, options: dict[str, Any]
-) -> None:
+def test_hazard_19_returned_receiver_takes_no_earlier_request(engine: Engine, options: dict[str, Any]) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     moves = [(2, 2, 2), (5, 2, 1)]
     net = engine(three, options=options, moves=moves, withheld=frozenset({(at, 0, 1) for at in range(2, 6)}))
@@ -340,9 +338,7 @@ def test_hazard_19_a_receiver_that_comes_back_takes_no_request_from_before(
 
 
 @pytest.mark.parametrize("options", [MIGRATIONS, DEPLOYED, {}])
-def test_hazard_19_a_sender_that_comes_back_has_no_request_from_before_accepted(
-    engine: Engine, options: dict[str, Any]
-) -> None:
+def test_hazard_19_returned_sender_has_no_earlier_request_accepted(engine: Engine, options: dict[str, Any]) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     moves = [(2, 1, 2), (4, 1, 0)]
     net = engine(three, options=options, moves=moves, withheld=frozenset({(at, 0, 1) for at in range(2, 5)}))
@@ -360,7 +356,7 @@ def test_hazard_19_a_sender_that_comes_back_has_no_request_from_before_accepted(
         assert lost[-1] == "sender_mismatch"
 
 
-def test_hazard_19_a_program_that_calls_itself_moves_away_and_back(engine: Engine) -> None:
+def test_hazard_19_self_calling_program_moves_away_and_back(engine: Engine) -> None:
     net = engine({1: (0, ACTOR), 3: (1, "echo")}, options=MIGRATIONS, moves=[(2, 1, 1), (3, 1, 0)], halts=[(0, 2, 2)])
     net.call(1, 1, "echo")
     net.rounds(9)
@@ -368,7 +364,7 @@ def test_hazard_19_a_program_that_calls_itself_moves_away_and_back(engine: Engin
     assert net.answers(1) == [(0, 2)]
 
 
-def test_hazard_19_what_is_sent_after_the_last_move_is_accepted(engine: Engine) -> None:
+def test_hazard_19_messages_sent_after_the_last_move_are_accepted(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     net = engine(three, options=MIGRATIONS, moves=[(2, 2, 2), (3, 2, 1)], withheld=frozenset({(4, 0, 1), (5, 0, 1)}))
     net.rounds(2)
@@ -379,7 +375,7 @@ def test_hazard_19_what_is_sent_after_the_last_move_is_accepted(engine: Engine) 
     assert net.answers(1) == [(0, 0), (1, 0)] and of(net.happened, 1, "judged") == []
 
 
-def test_hazard_20_reject_response_follows_a_caller_that_moved(engine: Engine) -> None:
+def test_hazard_20_reject_response_follows_a_moved_caller(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, None), 3: (2, "echo")}
     net = engine(three, options=MIGRATIONS, moves=[(3, 1, 2)])
     net.call(1, 2, cycles=9)
@@ -389,7 +385,7 @@ def test_hazard_20_reject_response_follows_a_caller_that_moved(engine: Engine) -
     assert of(net.happened, 2, "received", "RESPONSE", 2, 1)
 
 
-def test_hazard_20_reject_that_no_rule_gives_follows_too(engine: Engine) -> None:
+def test_hazard_20_reject_without_a_rule_follows_too(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     net = engine(three, options={**MIGRATIONS, "reject_every": 1}, moves=[(3, 1, 2)])
     net.call(1, 2, cycles=10)
@@ -401,7 +397,7 @@ def test_hazard_20_reject_that_no_rule_gives_follows_too(engine: Engine) -> None
     assert net.answers(1) == [(0, 1)] and net.balances()[1] == 1_000
 
 
-def test_hazard_20_where_there_are_no_migrations_it_is_lost(engine: Engine) -> None:
+def test_hazard_20_reject_response_is_lost_without_migrations(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     net = engine(three, options={**DEPLOYED, "reject_every": 1}, moves=[(3, 1, 2)])
     net.call(1, 2, cycles=10)
@@ -411,7 +407,7 @@ def test_hazard_20_where_there_are_no_migrations_it_is_lost(engine: Engine) -> N
     assert net.answers(1) == [] and net.balances()[1] == 990
 
 
-def test_hazard_21_reject_signal_for_a_response_sends_it_on_whatever_the_reason(engine: Engine) -> None:
+def test_hazard_21_reject_signal_for_a_response_forwards_it_for_any_reason(engine: Engine) -> None:
     net = engine(TWO, options=DEPLOYED)
     net.call(1, 2, "echo")
     net.rounds(3)
@@ -421,7 +417,7 @@ def test_hazard_21_reject_signal_for_a_response_sends_it_on_whatever_the_reason(
     assert of(happened, 1, "committed", "RESPONSE", 2, 1, 0, (0, 0, 2), None)
 
 
-def test_hazard_22_the_same_reject_signal_in_two_slices_is_handled_once(engine: Engine) -> None:
+def test_hazard_22_reject_signal_in_two_slices_is_handled_once(engine: Engine) -> None:
     net = engine(
         {1: (0, ACTOR), 2: (1, None), 3: (1, ACTOR)}, options=DEPLOYED, withheld=frozenset({(4, 0, 1), (5, 0, 1)})
     )
@@ -437,7 +433,7 @@ def test_hazard_22_the_same_reject_signal_in_two_slices_is_handled_once(engine: 
     assert len(of(net.happened, 0, "included", 1)) >= 2
 
 
-def test_hazard_23_full_stream_holds_back_and_others_go_on(engine: Engine) -> None:
+def test_hazard_23_full_stream_delays_while_others_continue(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}
     options = {"limits": "deployed", "limit": {"stream_messages": 2}}
     net = engine(three, options=options, halts=[(1, 1, 6)])
@@ -459,7 +455,7 @@ def test_hazard_23_full_stream_holds_back_and_others_go_on(engine: Engine) -> No
     assert net.answers(1)[3:] == [(callback, 0) for callback in range(4)]
 
 
-def test_hazard_23_what_is_sent_on_takes_its_place_first(engine: Engine) -> None:
+def test_hazard_23_forwarded_messages_take_their_slots_first(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     options = {**MIGRATIONS, "limits": "deployed", "limit": {"stream_messages": 1}}
     net = engine(three, options=options, moves=[(3, 1, 2)])
@@ -486,7 +482,7 @@ def test_hazard_24_one_canister_cannot_crowd_out_the_others(engine: Engine) -> N
 SMALL_MESSAGES = {"limits": "deployed", "limit": {"message_bytes": 20}}
 
 
-def test_hazard_25_a_request_too_large_for_another_subnet_is_rejected_here(engine: Engine) -> None:
+def test_hazard_25_request_too_large_for_another_subnet_is_rejected_locally(engine: Engine) -> None:
     net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (0, ACTOR)}, options=SMALL_MESSAGES)
     net.call(1, 2, "hold", bytes(16), cycles=5)  # the method's name counts too
     net.call(1, 2, "hold", bytes(17), cycles=5)
@@ -502,7 +498,7 @@ def test_hazard_25_a_request_too_large_for_another_subnet_is_rejected_here(engin
     assert {row[1] for row in net.seen(2) + net.seen(3)} == {0, 2}
 
 
-def test_a_long_name_of_a_method_does_not_hold_up_its_stream(engine: Engine) -> None:
+def test_long_method_name_does_not_block_its_stream(engine: Engine) -> None:
     """No block would ever take it, and nothing behind it."""
     limited = {"limits": "deployed", "limit": {"message_bytes": 300}}
     net = engine(TWO, options={**limited, "certification": "bls", "payload_bytes": 1200})
@@ -512,7 +508,7 @@ def test_a_long_name_of_a_method_does_not_hold_up_its_stream(engine: Engine) -> 
     assert net.answers(1) == [(0, 5), (1, 0)] and net.balances()[1] == 1000
 
 
-def test_hazard_25_a_response_too_large_becomes_a_reject(engine: Engine) -> None:
+def test_hazard_25_oversized_response_becomes_a_reject(engine: Engine) -> None:
     net = engine(TWO, options=SMALL_MESSAGES)
     net.call(1, 1, "take", bytes(20), cycles=8)
     net.rounds(3)
@@ -537,9 +533,7 @@ class Verbose(Program):
 
 @pytest.mark.parametrize("options", [{}, SMALL_MESSAGES, {"limits": "deployed"}])
 @pytest.mark.parametrize(("method", "code", "prefix"), [("no", 4, ""), ("raise", 5, "ValueError: ")])
-def test_hazard_25_of_a_text_too_large_the_beginning_is_left(
-    options: dict[str, Any], method: str, code: int, prefix: str
-) -> None:
+def test_hazard_25_oversized_text_is_truncated(options: dict[str, Any], method: str, code: int, prefix: str) -> None:
     net = Network({1: (0, ACTOR), 2: (1, f"{__name__}:Verbose")}, options=options)
     net.call(1, 2, method)
     happened = net.rounds(2)
@@ -550,7 +544,7 @@ def test_hazard_25_of_a_text_too_large_the_beginning_is_left(
     assert texts == [(prefix + "x" + 5000 * "ü").encode()[:8191]], "8 KiB, and no half a character"
 
 
-def test_texts_that_routing_and_queues_make_are_short() -> None:
+def test_texts_of_routing_and_queues_are_short() -> None:
     size = len(canister_texts(u64(2**64 - 1))[0])
     most = 2**64 - 1
     made = [*REASON_TEXTS.values(), NO_ROUTE, TIMED_OUT, OVERSIZED.format("Response", most, most)]
@@ -569,7 +563,7 @@ def test_hazard_28_full_input_queue_rejects_requests_and_takes_responses(engine:
 
 
 @pytest.mark.parametrize("reason", ["CanisterStopping", "CanisterStopped", "OutOfMemory"])
-def test_hazards_29_and_30_what_another_subnet_rejects_for_them_is_answered(engine: Engine, reason: str) -> None:
+def test_hazards_29_and_30_rejects_by_another_subnet_are_answered(engine: Engine, reason: str) -> None:
     """No canister stops here, and no memory is counted; of subnets elsewhere they are."""
     net = engine(TWO, options=DEPLOYED)
     net.call(1, 2, "hold", cycles=10)
@@ -582,14 +576,14 @@ def test_hazards_29_and_30_what_another_subnet_rejects_for_them_is_answered(engi
 
 @pytest.mark.parametrize("reason", list(REASON_TEXTS))
 @pytest.mark.parametrize("size", [7, 2**21 + 1])
-def test_answers_to_what_is_rejected_are_those_of_the_oracle(reason: RejectReason, size: int) -> None:
+def test_answers_to_rejected_messages_equal_the_oracle(reason: RejectReason, size: int) -> None:
     request = blank_messages(1, receiver=u64(300), payload=pa.array([bytes(size)], pa.binary()))
     made = induction_rejects(request, reason)
     code, text = reject_of(ic.Reason(int(reason)), ic.Request(300, 1, 0, payload=bytes(size)))
     assert (made["code"][0], made["payload"][0].as_py().decode()) == (code, text)
 
 
-def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
+def test_hazards_32_and_33_round_is_a_pure_function_of_row_sets() -> None:
     net = Network({1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}, options={**DEPLOYED, "reject_every": 2})
     for receiver in (2, 3, 2, 3):
         net.call(1, receiver, "echo", cycles=3)
@@ -621,7 +615,7 @@ def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
     assert not (first.headers["root"][0] == first.headers["root"][1]).all()
 
 
-def test_hazard_35_a_subnet_halts_for_good(engine: Engine) -> None:
+def test_hazard_35_subnet_halts_permanently(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
     options = {
         "timeouts": "on",
@@ -643,7 +637,7 @@ def test_hazard_35_a_subnet_halts_for_good(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("base", [0, 1])
-def test_hazard_36_an_unseen_subnet_starts_at_the_base(engine: Engine, base: int) -> None:
+def test_hazard_36_unseen_subnet_starts_at_the_base(engine: Engine, base: int) -> None:
     net = after_one_way({"index_base": base}, engine=engine)
     assert net.view(0)["lanes"][1, 0][0] == base + 3
     assert net.judged(0, 1) == net.judged(0, 1, message_begin=base) == "ACCEPTED"
@@ -659,7 +653,7 @@ def test_hazard_37_unknown_subnet(engine: Engine) -> None:
     assert net.judged(0, 1, source=7) == "UnknownSubnet"
 
 
-def test_a_slice_of_any_certified_height_is_judged_by_what_is_in_it() -> None:
+def test_slice_of_any_certified_height_is_validated_by_its_contents() -> None:
     net = after_one_way({"reject_every": 2})
     older = net.run.headers.with_columns(height=np.uint64(net.height))
     net.rounds(1)
@@ -678,13 +672,13 @@ def test_a_slice_of_any_certified_height_is_judged_by_what_is_in_it() -> None:
         assert net.errors(back.with_columns(**{**cut, **wrong}), seen) == ["InvalidStream"]
 
 
-def test_hazard_37_of_none_of_ours() -> None:
+def test_hazard_37_slice_with_an_unknown_root() -> None:
     net = after_one_way()
     tampered = net.slices().with_columns(root=net.slices()["root"] ^ np.uint8(1))
     assert net.errors(tampered) == ["InvalidStream"]
 
 
-def test_hazard_38_substreams_advance_apart() -> None:
+def test_hazard_38_substreams_advance_independently() -> None:
     four = {1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}
     net = Network(four, options={"substreams": "per_destination", "limits": "deployed", "limit": {"slice_messages": 1}})
     net.call(1, 2, "hold")
@@ -705,7 +699,7 @@ def test_hazard_38_substreams_advance_apart() -> None:
     assert expected.tolist() == [3, 2], "a slice without one of them leaves its index"
 
 
-def test_hazard_39_numbers_of_64_and_128_bits_are_exact() -> None:
+def test_hazard_39_64_and_128_bit_numbers_are_exact() -> None:
     high = 2**64 - 1
     net = Network({1: (0, ACTOR), high: (1, ACTOR)}, balance=2**100 + 1, options={"index_base": 0})
     accounts = net.state.accounts
@@ -754,7 +748,7 @@ def about_to_overflow(run: KernelRun) -> None:
         run.states[place] = replace(state, streams=state.streams.with_counters(**ends))
 
 
-def test_a_subnet_that_violates_an_invariant_stops_alone() -> None:
+def test_subnet_violating_an_invariant_stops_alone() -> None:
     canisters = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}
     ingress = {1: [(1, 2)], 5: [(1, 2), (2, 3), (3, 2)], 6: [(1, 3), (2, 1)], 7: [(2, 3)]}
     told = {
@@ -812,9 +806,7 @@ def all_cycles(net: Network) -> int:
 
 
 @pytest.mark.parametrize("options", [{}, DEPLOYED, MIGRATIONS])
-def test_hazard_16_requests_that_a_removed_canister_leaves_are_answered(
-    engine: Engine, options: dict[str, Any]
-) -> None:
+def test_hazard_16_open_requests_of_a_removed_canister_are_answered(engine: Engine, options: dict[str, Any]) -> None:
     net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}, options=options, moves=[(4, 2, None)])
     net.call(1, 2, "hold", cycles=40)
     net.call(3, 2, "hold", cycles=7)
@@ -833,7 +825,7 @@ def test_hazard_16_requests_that_a_removed_canister_leaves_are_answered(
     assert of(net.happened, 1, "ended") == [(1, "ended", 2)]
 
 
-def test_hazard_16_requests_in_the_queue_of_a_removed_canister_are_answered(engine: Engine) -> None:
+def test_hazard_16_queued_requests_of_a_removed_canister_are_answered(engine: Engine) -> None:
     options = {**DEPLOYED, "messages_per_canister": 1}
     net = engine({1: (0, ACTOR), 2: (1, ACTOR)}, options=options, moves=[(3, 2, None)])
     net.tell(1, *[("call", 2, "take", b"x", 10, None)] * 3)
@@ -848,9 +840,7 @@ def test_hazard_16_requests_in_the_queue_of_a_removed_canister_are_answered(engi
 
 
 @pytest.mark.parametrize("options", [{}, DEPLOYED])
-def test_hazard_17_an_answer_under_way_from_a_removed_canister_is_accepted(
-    engine: Engine, options: dict[str, Any]
-) -> None:
+def test_hazard_17_in_flight_answer_of_a_removed_canister_is_accepted(engine: Engine, options: dict[str, Any]) -> None:
     net = engine(TWO, options=options, moves=[(3, 2, None)], withheld=frozenset({(3, 1, 0), (4, 1, 0)}))
     net.call(1, 2, "take", cycles=40)
     net.rounds(6)
@@ -858,7 +848,7 @@ def test_hazard_17_an_answer_under_way_from_a_removed_canister_is_accepted(
     assert of(net.happened, 0, "dropped") == of(net.happened, 0, "judged") == []
 
 
-def test_hazard_17_answers_held_back_by_a_full_stream_are_sent_when_their_canister_is_removed(engine: Engine) -> None:
+def test_hazard_17_answers_delayed_by_a_full_stream_are_sent_at_removal(engine: Engine) -> None:
     options = {**DEPLOYED, "limits": "deployed", "limit": {"stream_messages": 1}}
     net = engine(TWO, options=options, moves=[(4, 2, None)], withheld=frozenset({(at, 1, 0) for at in (2, 3, 4, 5)}))
     net.call(2, 1, "hold")
@@ -871,7 +861,7 @@ def test_hazard_17_answers_held_back_by_a_full_stream_are_sent_when_their_canist
     assert net.answers(1) == [(0, 0)] and net.balances() == {1: 980}
 
 
-def test_hazard_16_a_halted_chain_lets_go_of_a_removed_canister_too(engine: Engine) -> None:
+def test_hazard_16_halted_chain_releases_a_removed_canister_too(engine: Engine) -> None:
     net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}, moves=[(4, 2, None)], halts=[(1, 4, 6)])
     net.call(1, 2, "hold", cycles=40)
     net.call(3, 2, "hold", cycles=7)
@@ -884,7 +874,7 @@ def test_hazard_16_a_halted_chain_lets_go_of_a_removed_canister_too(engine: Engi
     assert net.answers(3) == [(0, 3)]
 
 
-def test_hazard_17_what_a_removed_canister_asked_and_owned_is_lost(engine: Engine) -> None:
+def test_hazard_17_calls_and_cycles_of_a_removed_canister_are_lost(engine: Engine) -> None:
     net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, "echo")}, options=DEPLOYED, moves=[(3, 2, None)])
     net.call(2, 3, "echo", cycles=5)
     net.call(2, 1, "hold", cycles=6)
@@ -897,7 +887,7 @@ def test_hazard_17_what_a_removed_canister_asked_and_owned_is_lost(engine: Engin
     assert {event[-1] for event in of(net.happened, ..., "dropped")} <= {"canister_removed", "unroutable_response"}
 
 
-def test_a_removed_canister_leaves_nothing_and_no_cycle_appears() -> None:
+def test_removed_canister_leaves_nothing_and_creates_no_cycles() -> None:
     net = Network({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}, options=MIGRATIONS, moves=[(5, 2, None), (7, 2, 0)])
     for cycles in (3, 4):
         net.call(1, 2, "hold", cycles=cycles)

@@ -80,7 +80,7 @@ def decoded_headers(values: list[bytes], version: CertificationVersion) -> list[
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_headers_are_those_of_one_by_one(version: CertificationVersion) -> None:
+def test_headers_equal_scalar_decoding(version: CertificationVersion) -> None:
     headers = draw_headers(int(version), 200, version)
     values = [encode_stream_header(header, version) for header in headers]
     assert decoded_headers(values, version) == headers
@@ -90,7 +90,7 @@ def test_headers_are_those_of_one_by_one(version: CertificationVersion) -> None:
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(sized(30_000, 100_000), marks=pytest.mark.slow)])
-def test_changed_headers_have_the_verdicts_of_one_by_one(count: int) -> None:
+def test_altered_headers_have_scalar_verdicts(count: int) -> None:
     for version in (CertificationVersion.V19, CertificationVersion.V26):
         seeds = [encode_stream_header(header, version) for header in draw_headers(7, 60, version)]
         values = seeds + list(mutations(seeds, count // 2, Random(count)))
@@ -107,7 +107,7 @@ def test_changed_headers_have_the_verdicts_of_one_by_one(count: int) -> None:
         ({"reject_reason": [5, 9]}, [(3, RejectReason.QueueFull), (4, 9)]),
     ],
 )
-def test_headers_without_an_encoding_are_refused_as_one_by_one(
+def test_headers_without_an_encoding_are_rejected_as_scalar(
     given: dict[str, list[int]], signals: list[tuple[int, Any]]
 ) -> None:
     columns = TWO | {name: [*TWO[name][:2].tolist(), *second] for name, second in given.items()}
@@ -135,12 +135,12 @@ TWO = header_columns(
         ({"end": [1, -1]}, InvalidInput, "end must be from 0"),
     ],
 )
-def test_columns_that_are_no_headers_are_refused(given: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_columns_other_than_headers_are_rejected(given: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         encode_stream_headers(**(TWO | given))
 
 
-def test_columns_of_headers_that_are_damaged_are_refused() -> None:
+def test_corrupted_header_columns_are_rejected() -> None:
     buffers = [None, pa.py_buffer(np.array([0, 9, 4], dtype=np.int32)), pa.py_buffer(bytes(4))]
     with pytest.raises(InvalidInput, match="damaged"):
         decode_stream_headers(pa.BinaryArray.from_buffers(pa.binary(), 2, buffers))

@@ -25,12 +25,12 @@ def test_texts_of_known_canisters(number: int, text: str) -> None:
     assert canister_texts(np.array([number], dtype=np.uint64)) == [text]
 
 
-def test_the_management_canister_is_the_empty_principal() -> None:
+def test_management_canister_is_the_empty_principal() -> None:
     assert principal_to_text(b"") == "aaaaa-aa"
 
 
 @pytest.mark.parametrize("principal", [b"", b"\x04", bytes(range(10)), b"\xff" * 29])
-def test_a_text_is_checksum_and_bytes_in_base32(principal: bytes) -> None:
+def test_text_is_checksum_and_bytes_in_base32(principal: bytes) -> None:
     text = principal_to_text(principal)
     groups = text.split("-")
     assert all(len(group) == 5 for group in groups[:-1])
@@ -40,7 +40,7 @@ def test_a_text_is_checksum_and_bytes_in_base32(principal: bytes) -> None:
     assert (int.from_bytes(decoded[:4], "big"), decoded[4:]) == (zlib.crc32(principal), principal)
 
 
-def test_bytes_of_ids() -> None:
+def test_id_bytes() -> None:
     assert canister_id(258) == bytes([0, 0, 0, 0, 0, 0, 1, 2, 1, 1])
     assert subnet_id(258) == bytes([2, 1, 0, 0, 0, 0, 0, 0, 0xFC, 1])
     assert canister_id(2**64 - 1) == b"\xff" * 8 + b"\x01\x01"
@@ -54,6 +54,6 @@ def test_subnets_are_ordered_by_bytes_not_by_number() -> None:
     assert by_key.index(256) < by_key.index(1)
 
 
-def test_texts_come_in_the_order_asked_for() -> None:
+def test_texts_are_returned_in_request_order() -> None:
     texts = canister_texts(np.array([2, 1, 2], dtype=np.uint64))
     assert texts == ["ryjl3-tyaaa-aaaaa-aaaba-cai", "rrkah-fqaaa-aaaaa-aaaaq-cai", "ryjl3-tyaaa-aaaaa-aaaba-cai"]

@@ -83,7 +83,9 @@ def message_of(row: dict[str, Any]) -> ic.Request | ic.Response:
 
 @settings(max_examples=sized(54, 600), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(networks(), st.sampled_from(SUBNETS), MESSAGES)
-def test_every_message_gets_the_verdict_of_the_text(scenario: Scenario, own: int, messages: list[Streamed]) -> None:
+def test_every_message_gets_the_verdict_of_the_reference(
+    scenario: Scenario, own: int, messages: list[Streamed]
+) -> None:
     run, oracle = KernelRun(scenario, apart=False), OracleRun(scenario)
     for height in range(1, LAST + 1):
         run.round(Tick(height, height))
@@ -111,7 +113,7 @@ def test_every_message_gets_the_verdict_of_the_text(scenario: Scenario, own: int
         assert bool(verdicts.enqueued[place]) == expected.enqueued
 
 
-def test_a_subnet_that_is_alone_takes_nothing() -> None:
+def test_isolated_subnet_accepts_nothing() -> None:
     scenario = Scenario(SUBNETS, dict.fromkeys(CANISTERS, (0, "echo", 0)))
     run = KernelRun(scenario, apart=False)
     empty = streamed([], run, 0, 1)

@@ -45,67 +45,67 @@ def accepts(scenario: Scenario) -> Scenario:
 
 @quick(sized(9, 100))
 @given(scenarios(moving=True, faulty=True))
-def test_they_agree_where_programs_accept_before_they_answer(scenario: Scenario) -> None:
+def test_kernel_agrees_where_programs_accept_before_answering(scenario: Scenario) -> None:
     compare(accepts(scenario))
 
 
 @quick(sized(10, 110))
 @given(scenarios(moving=True, vsr="deployed", migrations="on"))
-def test_they_agree_while_canisters_move(scenario: Scenario) -> None:
+def test_kernel_agrees_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(9, 95))
 @given(scenarios(limits="deployed", vsr="deployed", reject_every=0, messages_per_canister=1))
-def test_they_agree_under_pressure(scenario: Scenario) -> None:
+def test_kernel_agrees_under_pressure(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(9, 100))
 @given(scenarios(faulty=True))
-def test_they_agree_under_faults(scenario: Scenario) -> None:
+def test_kernel_agrees_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(11, 120))
 @given(scenarios(moving=True, faulty=True))
-def test_they_agree_under_faults_while_canisters_move(scenario: Scenario) -> None:
+def test_kernel_agrees_under_faults_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(8, 85))
 @given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
-def test_they_agree_under_pressure_while_canisters_move(scenario: Scenario) -> None:
+def test_kernel_agrees_under_pressure_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(6, 70))
 @given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
-def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
+def test_kernel_agrees_on_unexecuted_messages(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(7, 80))
 @given(scenarios(max_rounds=16, crowded=True, limits="none", reject_every=0))
-def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
+def test_kernel_agrees_with_many_waiting_senders(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(6, 70))
 @given(scenarios(changing=True, moving=True, faulty=True))
-def test_they_agree_while_subnets_come_and_go(scenario: Scenario) -> None:
+def test_kernel_agrees_while_subnets_join_and_leave(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(4, 200))
 @given(scenarios(splitting=True, moving=True, faulty=True))
-def test_they_agree_while_subnets_are_split(scenario: Scenario) -> None:
+def test_kernel_agrees_while_subnets_are_split(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(4, 200))
 @given(scenarios(max_rounds=8, splitting=True, settling=True, loopback="stream"))
-def test_they_agree_that_every_call_ends_once_where_subnets_are_split(scenario: Scenario) -> None:
+def test_kernel_agrees_that_every_call_ends_once_with_split_subnets(scenario: Scenario) -> None:
     compare(scenario, settling=80)
 
 
@@ -115,7 +115,7 @@ def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) 
     compare(scenario, settling=80)
 
 
-def test_the_stray_answer_to_a_forged_call_is_not_the_answer_to_the_call() -> None:
+def test_stray_answer_to_a_forged_call_does_not_answer_the_call() -> None:
     """G1 without the receiver check: canister 1 moves before what answers the forgery in its name, and then makes
     a call of its own under that callback."""
     call = Call(1, 1, 5, "do", ops(("call", 2, "echo", b"", 0, None)))
@@ -133,7 +133,7 @@ def test_the_stray_answer_to_a_forged_call_is_not_the_answer_to_the_call() -> No
 
 
 @pytest.mark.parametrize("limits", ["none", "deployed"])
-def test_a_subnet_whose_indices_are_used_up_stops_alone(limits: str) -> None:
+def test_subnet_with_exhausted_indices_stops_alone(limits: str) -> None:
     calls: dict[int, list[Call]] = {}
     for chain, canister, other, ticks in ((0, 1, 2, (1, 8, 9, 10, 12)), (2, 3, 1, range(2, 15, 2))):
         for tick in ticks:
@@ -158,7 +158,7 @@ def test_a_subnet_whose_indices_are_used_up_stops_alone(limits: str) -> None:
     compare(scenario)
 
 
-def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
+def test_removal_exhausting_indices_stops_its_subnet_alone() -> None:
     """Nothing has ended there, so that the canister moves like any other when it is mapped again elsewhere."""
     calls: dict[int, list[Call]] = {
         tick: [Call(1, 2, 5, "do", ops(*[("call", 1, "hold", b"", 1, None)] * 2))] for tick in (1, 2, 3)
@@ -181,7 +181,7 @@ def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
     compare(scenario)
 
 
-def test_rejects_of_a_removal_wait_for_their_turn_where_the_subnet_is_halted() -> None:
+def test_rejects_of_a_removal_wait_for_their_turn_on_a_halted_subnet() -> None:
     """Two canisters end while their subnet runs no round: it takes one reject a round later, in the order made."""
     first, second, caller = 1, 2, 3
     asked = ops(*[("call", callee, "hold", b"", 1, None) for callee in (second, first, second, first)])
@@ -200,7 +200,7 @@ def test_rejects_of_a_removal_wait_for_their_turn_where_the_subnet_is_halted() -
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])
-def test_they_agree_for_long(moving: bool, faulty: bool) -> None:
+def test_kernel_agrees_in_long_runs(moving: bool, faulty: bool) -> None:
     @quick(sized(5, 200))
     @given(scenarios(max_rounds=40, moving=moving, faulty=faulty))
     def run(scenario: Scenario) -> None:
@@ -215,7 +215,7 @@ SCALAR = {"echo": "scalar_echo", "caller": SCALAR_CALLER}
 
 @quick(sized(9, 100))
 @given(scenarios())
-def test_both_forms_of_a_program_give_the_same(scenario: Scenario) -> None:
+def test_both_forms_of_a_program_are_equal(scenario: Scenario) -> None:
     def with_programs(names: dict[str, str]) -> Scenario:
         forms = {n: (host, names.get(p or "", p), balance) for n, (host, p, balance) in scenario.canisters.items()}
         # The two forms of echo differ in what they say to users.
@@ -240,7 +240,7 @@ def test_both_forms_of_a_program_give_the_same(scenario: Scenario) -> None:
 
 def test_every_feature_occurred_in_some_network(request: pytest.FixtureRequest) -> None:
     """The summary at the end of a run says how often. (Not of a run that left comparisons out.)"""
-    comparisons = {item.name for item in request.session.items if item.name.startswith("test_they_agree")}
+    comparisons = {item.name for item in request.session.items if item.name.startswith("test_kernel_agrees")}
     if len(comparisons) < COMPARISONS:
         pytest.skip("only some comparisons ran")
     assert [feature for feature in FEATURES if not COUNTS["ic"][feature]] == []

@@ -61,11 +61,11 @@ COMES, GOES = {OTHER: (4, None)}, {THIRD: (0, 7)}
 
 
 @pytest.mark.parametrize("spans", [COMES, GOES, COMES | GOES, {OTHER: (3, 3), THIRD: (2, 6)}])
-def test_kernel_and_oracle_agree_on_who_is_there(spans: Mapping[int, tuple[int, int | None]]) -> None:
+def test_kernel_and_oracle_agree_on_membership(spans: Mapping[int, tuple[int, int | None]]) -> None:
     compare(network(spans))
 
 
-def test_a_subnet_that_comes_begins_at_its_own_genesis() -> None:
+def test_joining_subnet_starts_at_its_own_genesis() -> None:
     run = KernelRun(network(COMES, 5, options=BLS), apart=False)
     always = KernelRun(network({}, 1, options=BLS), apart=False)
     numbers = []
@@ -80,7 +80,7 @@ def test_a_subnet_that_comes_begins_at_its_own_genesis() -> None:
     assert numbers == [[1, 0, 1], [2, 0, 2], [3, 0, 3], [4, 1, 4], [5, 2, 5]]
 
 
-def test_before_it_comes_nobody_reaches_it() -> None:
+def test_subnet_is_unreachable_before_it_joins() -> None:
     run, events = played(network(COMES, 6))
     assert [refused(events[tick], INGRESS)["UnknownSubnet"] for tick in range(1, 7)] == [1, 1, 1, 0, 0, 0]
     assert [refused(events[tick], 1)["NON_EXISTENT_CANISTER"] for tick in range(1, 7)] == [2, 2, 2, 0, 0, 0]
@@ -88,7 +88,7 @@ def test_before_it_comes_nobody_reaches_it() -> None:
     assert OTHER in lanes["destination"], "from then on it is called"
 
 
-def test_36_a_new_subnets_first_slice_begins_at_the_base() -> None:
+def test_36_first_slice_of_a_new_subnet_starts_at_the_base() -> None:
     gap = [("gap", OTHER, HOME, 5, 5)]
     run, events = played(network(COMES, carriers=gap))
     assert refused(events[5], CONTROL) == {"UnexpectedMessages": 1}
@@ -97,7 +97,7 @@ def test_36_a_new_subnets_first_slice_begins_at_the_base() -> None:
     assert (lanes["begin"] == lanes["next_index"]).all(), "what was refused came later, and all was answered"
 
 
-def test_37_slices_under_way_when_a_subnet_goes_are_refused() -> None:
+def test_37_in_flight_slices_of_a_leaving_subnet_are_rejected() -> None:
     whole, events = played(network(GOES, 10, options=BLS))
     parts, _ = played(network(GOES, 10, options=BLS), apart=True)
     assert whole.roots() == parts.roots()
@@ -112,7 +112,7 @@ def test_37_slices_under_way_when_a_subnet_goes_are_refused() -> None:
     }
 
 
-def test_37_what_it_offered_is_refused_whoever_brings_it_later() -> None:
+def test_37_offers_of_a_removed_subnet_are_rejected_from_any_carrier() -> None:
     run, events = played(network(GOES, carriers=[("replay", THIRD, HOME, 10, 11)]))
     found = {tick: refused(events[tick], CONTROL)["UnknownSubnet"] for tick in range(9, 13)}
     assert found == {9: 0, 10: 1, 11: 1, 12: 0}
@@ -128,7 +128,7 @@ def test_37_what_it_offered_is_refused_whoever_brings_it_later() -> None:
     ("roles", "taken"),
     [({}, 4), ({OTHER: "system"}, 2), ({OTHER: "nns"}, 2), ({OTHER: "system", HOME: "system"}, 4), ({HOME: "nns"}, 4)],
 )
-def test_a_system_subnet_takes_few_messages_of_a_slice(roles: dict[int, str], taken: int) -> None:
+def test_system_subnet_limits_messages_per_slice(roles: dict[int, str], taken: int) -> None:
     options = {"limits": "deployed", "limit": {"system_slice_messages": 2}}
     calls = {1: [call(HOME, 1, *[2] * 4)]}
     scenario = replace(network({}, 5, options=options, roles=roles), ingress=calls)
@@ -139,7 +139,7 @@ def test_a_system_subnet_takes_few_messages_of_a_slice(roles: dict[int, str], ta
 
 
 @pytest.mark.parametrize(("roles", "held"), [({}, 4), ({OTHER: "system"}, 3), ({HOME: "nns"}, 4)])
-def test_a_stream_to_a_system_subnet_is_full_early(roles: dict[int, str], held: int) -> None:
+def test_stream_to_a_system_subnet_fills_early(roles: dict[int, str], held: int) -> None:
     options = {"limits": "deployed", "limit": {"system_stream_messages": 3}}
     scenario = replace(network({}, 5, options=options, roles=roles), ingress={1: [call(HOME, 1, *[2] * 4)]})
     compare(scenario)
@@ -153,7 +153,7 @@ def test_a_stream_to_a_system_subnet_is_full_early(roles: dict[int, str], held: 
 
 @pytest.mark.parametrize(("does", "numbers"), [("again", [(5, 6), (6, 7)]), ("ahead", [(6, 5), (7, 6)])])
 @pytest.mark.parametrize("certification", ["off", "bls"])
-def test_31_a_batch_that_is_not_the_next_one_is_ignored(does: str, numbers: Any, certification: str) -> None:
+def test_31_out_of_sequence_batch_is_ignored(does: str, numbers: Any, certification: str) -> None:
     """It comes to a subnet whose own height is one less than the network's, and to no other."""
     options = {"certification": certification}
     late = {OTHER: (2, None)}
@@ -172,7 +172,7 @@ def test_31_a_batch_that_is_not_the_next_one_is_ignored(does: str, numbers: Any,
 # ---- nodes
 
 
-def test_nodes_that_come_and_go_sign_with_the_same_key() -> None:
+def test_replaced_nodes_sign_with_the_same_key() -> None:
     """All first nodes of a subnet give false shares from tick 3 on: who joined at tick 2 signs instead of them."""
     joined = [NodeChange(2, OTHER, add=4, remove=(0, 1, 2, 3))]
     false = ("node", OTHER, None, 3, 4, {"does": "false_share", "nodes": [0, 1, 2, 3]})
@@ -197,7 +197,7 @@ def kernel(membership: Membership, roles: dict[int, str]) -> IcKernel:
     )
 
 
-def test_a_network_that_cannot_be_is_refused() -> None:
+def test_invalid_networks_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="nodes of s1: node 9 is not there at tick 3; there are 0, 1, 2, 3"):
         kernel(Membership({}, {}, (NodeChange(3, 1, 0, (9,)),)), {})
     with pytest.raises(InvalidInput, match='chains: s0, s2 have role = "nns"; allowed: one'):

@@ -52,7 +52,7 @@ def planned(folder: Path, text: str) -> tuple[Faults, Topology]:
     return scenario.faults(topology), topology
 
 
-def test_who_is_faulty_when(tmp_path: Path) -> None:
+def test_faulty_nodes_by_tick(tmp_path: Path) -> None:
     nodes = NODE.format("3, 1", "false_share") + "until = 6\n" + NODE.format("2", "no_share") + "from = 4\n"
     nodes += NODE.format("2, 5", "down")
     faults, _ = planned(tmp_path, MAKER.format("gap") + MAKER.format("foreign") + nodes)
@@ -76,7 +76,7 @@ def test_nodes_never_wake_a_network(tmp_path: Path) -> None:
     assert Carriers(acting, np.array([0, 1], dtype=np.uint64), 0).next_planned(0) == 3
 
 
-def test_which_batches_are_delivered(tmp_path: Path) -> None:
+def test_delivered_batches(tmp_path: Path) -> None:
     faults, _ = planned(tmp_path, BATCH.format("again") + BATCH.format("ahead") + BATCH.format("again"))
     assert delivered_batches(faults, 3, 8, 0) == [9, 8, 8, 8]
     assert delivered_batches(faults, 3, 8, 1) == delivered_batches(faults, 4, 8, 0) == [8]
@@ -101,7 +101,7 @@ THRESHOLD = IcOptions(certification="threshold")
         (NODE.format("6, 8", "down"), BLS, "faults[0]: node of down: the subnet has no node 8; its nodes have the"),
     ],
 )
-def test_a_fault_that_could_do_nothing_is_refused(tmp_path: Path, text: str, options: IcOptions, line: str) -> None:
+def test_ineffective_faults_are_rejected(tmp_path: Path, text: str, options: IcOptions, line: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         check_faults(*planned(tmp_path, text), options)
     assert str(raised.value).startswith(line)
@@ -116,7 +116,7 @@ def test_a_fault_that_could_do_nothing_is_refused(tmp_path: Path, text: str, opt
         (NODE.format("0", "false_share"), THRESHOLD),
     ],
 )
-def test_faults_that_can_do_something_are_not(tmp_path: Path, text: str, options: IcOptions) -> None:
+def test_effective_faults_are_accepted(tmp_path: Path, text: str, options: IcOptions) -> None:
     check_faults(*planned(tmp_path, text), options)
 
 
@@ -135,7 +135,7 @@ def test_faults_that_can_do_something_are_not(tmp_path: Path, text: str, options
         ('[[faults]]\nkind = "batch"\nchain = "left"\ndoes = "again"\n', "faults[0].tick: missing"),
     ],
 )
-def test_a_mistake_in_a_fault_is_one_line(tmp_path: Path, text: str, line: str) -> None:
+def test_fault_error_is_one_line(tmp_path: Path, text: str, line: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         planned(tmp_path, text)
     assert str(raised.value).startswith(f"{tmp_path / 'faults.toml'}: {line}")
@@ -144,7 +144,7 @@ def test_a_mistake_in_a_fault_is_one_line(tmp_path: Path, text: str, line: str) 
 # ---- batches
 
 
-def test_a_batch_that_is_not_the_next_one_is_ignored() -> None:
+def test_out_of_sequence_batch_is_ignored() -> None:
     queue = BatchQueue(latest_state=7)
     for number in (7, 9, 0, 2**64):
         with pytest.raises(Ignored) as raised:
@@ -159,7 +159,7 @@ def test_a_batch_that_is_not_the_next_one_is_ignored() -> None:
     assert (queue.expected, queue.latest_state) == (10, 9)
 
 
-def test_a_full_queue_takes_no_batch() -> None:
+def test_full_queue_takes_no_batch() -> None:
     queue = BatchQueue(latest_state=0)
     for number in range(1, CAPACITY + 1):
         queue.deliver(number)
@@ -170,7 +170,7 @@ def test_a_full_queue_takes_no_batch() -> None:
     queue.deliver(CAPACITY + 1)
 
 
-def test_a_state_that_came_by_other_ways_counts(tmp_path: Path) -> None:
+def test_state_from_other_sources_advances_the_expected_batch(tmp_path: Path) -> None:
     queue = BatchQueue(latest_state=3, last_delivered=2)
     assert queue.expected == 4, "1 + max(last delivered, latest state)"
     found: Any = BatchQueue(latest_state=3, last_delivered=5).expected

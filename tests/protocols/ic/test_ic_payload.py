@@ -86,14 +86,14 @@ def columns(found: list[ic.Request | ic.Response]) -> Frame:
 
 @CALM
 @given(st.data())
-def test_lengths_of_messages_are_those_of_their_encoding(data: st.DataObject) -> None:
+def test_message_lengths_equal_their_encoding(data: st.DataObject) -> None:
     found = [messages(data.draw) for _ in range(data.draw(st.integers(0, 6)))]
     assert message_lengths(columns(found), CURRENT).tolist() == [len(oracle_encoding.encoded_message(m)) for m in found]
 
 
 @CALM
 @given(st.data())
-def test_lengths_of_headers_are_those_of_their_encoding(data: st.DataObject) -> None:
+def test_header_lengths_equal_their_encoding(data: st.DataObject) -> None:
     rows, listed, expected = [], [], []
     for chain in range(data.draw(st.integers(0, 4))):
         begin, end, signals_end = (data.draw(NUMBERS) for _ in range(3))
@@ -121,7 +121,7 @@ def test_lengths_of_headers_are_those_of_their_encoding(data: st.DataObject) -> 
         st.tuples(st.integers(0, 2**63), st.integers(0, 5000), st.integers(0, 300), st.integers(0, 5000)), max_size=30
     )
 )
-def test_witnesses_have_the_size_of_the_formula(streams: list[tuple[int, int, int, int]]) -> None:
+def test_witness_sizes_follow_the_formula(streams: list[tuple[int, int, int, int]]) -> None:
     begin = u64(*(row[0] for row in streams))
     first = u64(*(row[0] + row[1] for row in streams))
     counts = u64(*(row[2] for row in streams))
@@ -135,7 +135,7 @@ def test_witnesses_have_the_size_of_the_formula(streams: list[tuple[int, int, in
         assert size == payload + witness + 88
 
 
-def test_a_witness_at_the_end_of_the_word() -> None:
+def test_witness_at_the_end_of_the_word() -> None:
     top = 2**64 - 1
     for sb, se, mb, n in ((0, top, 5, 7), (1, top, top - 3, 3), (0, top, 0, 1), (0, 2**63, 2**63 - 1, 1)):
         slices = Frame({"begin": u64(sb), "end": u64(se), "message_begin": u64(mb)})
@@ -143,7 +143,7 @@ def test_a_witness_at_the_end_of_the_word() -> None:
         assert found == 71 + 16 * n + 88 + oracle_sizes.witness_bytes(sb, se, mb, n)
 
 
-def test_encodings_are_those_of_the_vectors() -> None:
+def test_encodings_equal_the_vectors() -> None:
     vectors = {row["name"]: row for row in load_vectors("ic_encodings")["encodings"]}
     header = vectors["minimal_stream_header"]["value"]
     encoded = oracle_encoding.encoded_header(header["begin"], header["end"], header["signals_end"], ())
@@ -175,7 +175,7 @@ LANES = [(own, remote, substream) for own in (0, 1) for remote in (2, 3) for sub
 
 @CALM
 @given(st.data())
-def test_expected_indexes_are_those_of_the_text(data: st.DataObject) -> None:
+def test_expected_indices_equal_the_reference(data: st.DataObject) -> None:
     base = data.draw(st.sampled_from([0, 1]))
     drawn = {lane: (base + data.draw(st.integers(0, 5)), base + data.draw(st.integers(0, 3))) for lane in LANES}
     known = {lane: drawn[lane] for lane in data.draw(st.sets(st.sampled_from(LANES)))}
@@ -267,7 +267,7 @@ def _by_the_text(own: int, known: Any, past: Any, base: int) -> dict[tuple[int, 
 
 @settings(max_examples=sized(18, 200), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(scenarios(max_rounds=6), st.integers(0, 3000))
-def test_payloads_are_those_of_the_text_and_their_own_validator_takes_them(scenario: Scenario, size_limit: int) -> None:
+def test_payloads_equal_the_reference_and_pass_validation(scenario: Scenario, size_limit: int) -> None:
     """G12: what is built is valid, with the same size, and not larger than the limit."""
     size_limit += 1
     oracle, run = OracleRun(scenario), KernelRun(scenario, apart=False)

@@ -41,7 +41,7 @@ def test_hosts_are_positions_by_id_bytes(huge: bool) -> None:
     assert (registry.version, trace(registry, 1)) == (1, [])
 
 
-def test_a_version_is_in_force_from_its_tick_on() -> None:
+def test_version_applies_from_its_tick_on() -> None:
     moves: Moves = [(5, 1, 1), (7, 1, 256)]
     assert [hosts(at(tick, moves), 1) for tick in (4, 5, 6, 7, 99)] == [[0], [2], [2], [1], [1]]
     assert [at(tick, moves).version for tick in (4, 5, 6, 7)] == [1, 2, 2, 3]
@@ -49,7 +49,7 @@ def test_a_version_is_in_force_from_its_tick_on() -> None:
 
 
 @pytest.mark.parametrize("huge", [False, True])
-def test_where_a_canister_lives_it_lives_since_its_last_move(huge: bool) -> None:
+def test_hosting_starts_at_the_last_move(huge: bool) -> None:
     mover = HUGE if huge else 2
     moves: Moves = [(5, mover, 0), (6, 1, 0), (7, mover, 1), (8, 3, 1)]
     asked = np.array([1, mover, 3, 4, 2**64 - 1], dtype=np.uint64)
@@ -57,25 +57,25 @@ def test_where_a_canister_lives_it_lives_since_its_last_move(huge: bool) -> None
     assert since == {4: [0] * 5, 5: [0, 5, 0, 0, 0], 7: [0, 7, 0, 0, 0], 9: [0, 7, 8, 0, 0]}
 
 
-def test_the_moves_of_a_tick_are_one_version() -> None:
+def test_moves_of_a_tick_are_one_version() -> None:
     registry = at(5, [(5, 1, 1), (5, 2, 0), (5, 1, 256)])
     assert (hosts(registry, 1, 2), registry.version) == ([1, 0], 2)
     assert trace(registry, 1) == [0, 1], "no round saw it on subnet 1"
 
 
-def test_a_move_to_where_it_lives_changes_nothing() -> None:
+def test_move_to_the_current_host_changes_nothing() -> None:
     registry = at(9, [(5, 1, 0), (6, 3, None)])
     assert (trace(registry, 1), trace(registry, 3), registry.newcomers.tolist()) == ([], [], [])
 
 
-def test_who_appears_is_new_until_it_ends() -> None:
+def test_added_canister_is_new_until_it_ends() -> None:
     moves: Moves = [(5, 3, 1), (6, 3, 0), (8, 3, None), (9, 3, 1)]
     assert [at(tick, moves).newcomers.tolist() for tick in (4, 5, 6, 8, 9)] == [[], [3], [3], [], []]
     gone_first: Moves = [(5, 1, None), (6, 1, 1)]
     assert at(6, gone_first).newcomers.tolist() == [], "it was there before"
 
 
-def test_the_last_host_of_one_that_has_gone() -> None:
+def test_last_host_of_a_removed_canister() -> None:
     registry = at(9, [(5, 1, 1), (6, 1, None), (7, 2, None)])
     asked = np.array([1, 2, 3], dtype=np.uint64)
     assert registry.host_of(asked).tolist() == [NO_HOST] * 3

@@ -121,7 +121,7 @@ def _all_runs() -> list[tuple[int, int, int]]:
     return runs + [(5, first, stop) for first, stop in ((0, 37), (0, 0), (36, 37), (32, 36), (7, 30), (20, 37))]
 
 
-def test_every_run_gives_the_certified_root_and_the_same_slice_in_both_forms(sender: Sender) -> None:
+def test_every_range_gives_the_certified_root_and_equal_slices_in_both_forms(sender: Sender) -> None:
     rows = [_row(sender, *run) for run in _all_runs()]
     roots, faults = _roots(rows)
     assert set(roots) == {sender.root} == {sender.certified.certification.root_hash}
@@ -136,7 +136,7 @@ def test_every_run_gives_the_certified_root_and_the_same_slice_in_both_forms(sen
         assert found == (row if row.messages else replace(row, begin=0))
 
 
-def test_no_byte_of_a_slice_can_be_another_one(sender: Sender) -> None:
+def test_no_slice_byte_can_be_altered(sender: Sender) -> None:
     for run in ((4, 3, 7), (4, 5, 11), (4, 4, 4), (1, 0, 1), (0, 0, 0)):
         row = _row(sender, *run)
         altered = [replace(row, header=_flipped(row.header, at)) for at in range(len(row.header))]
@@ -175,7 +175,7 @@ NUMBERS = st.integers(0, 40) | st.sampled_from([2**31, 2**62, 2**62 + 1, 2**63 -
     first=NUMBERS,
     size=NUMBERS,
 )
-def test_whatever_strangers_send_is_a_fault_of_that_slice_alone(
+def test_arbitrary_input_is_a_fault_of_its_slice_alone(
     sender: Sender, siblings: list[bytes], path: bytes, count: int, first: int, size: int
 ) -> None:
     honest = _row(sender, 4, 2, 9)
@@ -202,7 +202,7 @@ def test_whatever_strangers_send_is_a_fault_of_that_slice_alone(
         assert str(slice_error(fault)).startswith("WitnessPruningFailed: the")
 
 
-def test_each_fault_is_told_by_name(sender: Sender) -> None:
+def test_each_fault_is_reported_by_name(sender: Sender) -> None:
     row, empty = _row(sender, 4, 2, 9), _row(sender, 4, 3, 3)
     none = _row(sender, 0, 0, 0)
     many = encode_path([], [(1, bytes(32))] * MAX_STEPS)
@@ -236,7 +236,7 @@ def test_each_fault_is_told_by_name(sender: Sender) -> None:
         slice_roots(null, [IDS[0]], no_leaves, nothing + 1, nothing, nothing, null, path)
 
 
-def test_paths_are_written_and_read() -> None:
+def test_paths_round_trip() -> None:
     below, above = [(0, b"a" * 32), (1, b"b" * 32)], [(1, b"c" * 32)]
     assert encode_path(below, above) == b"\2\1\0" + b"a" * 32 + b"\1" + b"b" * 32 + b"\1" + b"c" * 32
     assert decode_path(encode_path(below, above)) == (below, above)
@@ -244,7 +244,7 @@ def test_paths_are_written_and_read() -> None:
         encode_path(below, [(0, bytes(32))] * 127)
 
 
-def test_a_witness_of_another_shape_is_refused_by_name(sender: Sender) -> None:
+def test_witness_of_another_shape_is_rejected_by_name(sender: Sender) -> None:
     serve = sender.certified.encode_certified_stream_slice
     stream, begin = 4, BEGINS[4]
     honest = serve(IDS[stream], msg_begin=begin + 3, msg_limit=4)
@@ -304,7 +304,7 @@ def _replaced(witness: Witness, one: Witness, other: Witness) -> Witness:
 
 @settings(deadline=None, max_examples=sized(68, 750))
 @given(choices=st.lists(st.integers(0, 3), min_size=1, max_size=40), where=st.integers(0, 200))
-def test_a_witness_that_is_taken_has_its_root_in_both_forms(sender: Sender, choices: list[int], where: int) -> None:
+def test_accepted_witness_has_equal_roots_in_both_forms(sender: Sender, choices: list[int], where: int) -> None:
     honest = sender.certified.encode_certified_stream_slice(IDS[4], msg_begin=BEGINS[4] + 3, msg_limit=4)
     altered = replace(honest, witness=_altered(honest.witness, choices, [where]))
     try:

@@ -42,7 +42,7 @@ def in_mode(scenario: Scenario, mode: str, **options: Any) -> Scenario:
 @pytest.mark.parametrize("mode", [PER_DESTINATION, PER_SOURCE])
 @few(sized(2, 100))
 @given(st.data())
-def test_certified_substreams_are_those_of_the_oracle(mode: str, data: st.DataObject) -> None:
+def test_certified_substreams_equal_the_oracle(mode: str, data: st.DataObject) -> None:
     splitting = data.draw(st.booleans())
     drawn = scenarios(max_rounds=7, moving=True, faulty=True, splitting=splitting, migrations="on", vsr="deployed")
     compare(in_mode(data.draw(drawn), mode), roots=True)
@@ -53,7 +53,7 @@ def test_certified_substreams_are_those_of_the_oracle(mode: str, data: st.DataOb
 
 @few(sized(2, 200))
 @given(scenarios(max_rounds=8, settling=True, limits="none", reject_every=0))
-def test_all_modes_deliver_the_same_messages(scenario: Scenario) -> None:
+def test_all_modes_deliver_equal_messages(scenario: Scenario) -> None:
     """Each mode agrees with the oracle, keeps the order that it promises, and comes to the same deliveries."""
     delivered = []
     for mode in MODES:
@@ -100,7 +100,7 @@ def calls_to(*receivers: int) -> bytes:
     return ops(*(("call", receiver, "echo", bytes([at]), 1, None) for at, receiver in enumerate(receivers)))
 
 
-def test_each_mode_keeps_its_order_and_no_other() -> None:
+def test_each_mode_preserves_exactly_its_order() -> None:
     """A block takes one message of a lane. What is sent a round later passes it where it has a lane of its own."""
     told = {10: calls_to(20, 20, 20)}, {10: calls_to(21), 11: calls_to(20)}
     limits = {"limits": "deployed", "limit": {"slice_messages": 1}}
@@ -135,7 +135,7 @@ def refused_and_included(scenario: Scenario) -> tuple[dict[int, set[tuple[int, s
 
 
 @pytest.mark.parametrize(("mode", "lanes"), [(PER_DESTINATION, {20, 21}), (PER_SOURCE, {10, 11})])
-def test_a_slice_of_one_substream_that_is_altered_is_refused_alone(mode: str, lanes: set[int]) -> None:
+def test_altered_slice_of_one_substream_is_rejected_alone(mode: str, lanes: set[int]) -> None:
     told = {10: calls_to(20, 21, 20), 11: calls_to(21, 20, 21)}
     causes = {
         "payload": "RootHashMismatch",

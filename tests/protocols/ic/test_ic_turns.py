@@ -60,7 +60,7 @@ class Line:
     st.integers(1, 5),
     st.lists(st.lists(st.tuples(st.integers(0, 1), st.integers(USERS, 6)), max_size=9), min_size=1, max_size=8),
 )
-def test_the_closed_form_is_the_rule(limit: int, rounds: list[list[tuple[int, int]]]) -> None:
+def test_closed_form_equals_the_rule(limit: int, rounds: list[list[tuple[int, int]]]) -> None:
     lines = [Line(), Line()]
     turns, next_sources, names = empty_frame(TURNS_SCHEMA), empty_frame(NEXT_SOURCES_SCHEMA), 0
     for pushed in rounds:
@@ -93,7 +93,7 @@ def queues_of(rows: list[Any]) -> Frame:
     return Frame(columns, len(rows))
 
 
-def test_a_sender_with_many_messages_starves_nobody() -> None:
+def test_sender_with_many_messages_starves_no_other() -> None:
     callers = dict.fromkeys(range(1, 6), (0, ACTOR))
     net = Network({**callers, 9: (1, ACTOR)}, options={"messages_per_canister": 1})
     for _ in range(8):

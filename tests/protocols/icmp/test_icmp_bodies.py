@@ -54,7 +54,7 @@ def _posted(net: Network) -> list[int]:
     return sorted(set(leaf["number"][leaf["to"] == 1].tolist()))
 
 
-def test_one_missing_body_of_three_stops_its_block_and_all_behind_it_but_nothing_before(tmp_path: Path) -> None:
+def test_one_missing_body_of_three_stops_its_block_and_later_ones(tmp_path: Path) -> None:
     waits = _three_blocks({"bodies": "drawn", "body_loss": 1.0}, 4)
     first, second, third = _posted(waits)
     rows: list[Row] = [(n, x, 0, 0) for n in (first, second, third) for x in (1, 2, 3)]
@@ -82,7 +82,7 @@ class _Altered(Network):
         return rows.with_columns(payload=pa.array(wrong, rows["payload"].type))
 
 
-def test_an_altered_body_is_never_processed_and_stops_its_block_but_nothing_before_it() -> None:
+def test_altered_body_stops_its_block_and_later_ones() -> None:
     """All three blocks are offered at once, since a halts until they are posted (hazard 9, G4)."""
     net = _Altered(CHAINS, faults=[FaultRule("halt", 0, None, 0, 11)], cuts=2)
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_an_altered_body_is_never_processed_and_stops_its_block_but_nothing_befo
     assert _received(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
 
 
-def test_delays_of_the_table_are_rounded_up_to_ticks(tmp_path: Path) -> None:
+def test_table_delays_are_rounded_up_to_ticks(tmp_path: Path) -> None:
     """A tick has a second: what comes after 2,001 ms is there in the third tick after the block was made."""
     came = []
     for delay in (0, 1_000, 1_001, 2_000, 2_001):
@@ -112,13 +112,13 @@ def test_delays_of_the_table_are_rounded_up_to_ticks(tmp_path: Path) -> None:
     assert [tick - came[0] for tick in came] == [0, 0, 1, 1, 2]
 
 
-def test_queues_that_a_table_does_not_name_have_delays_that_it_has(tmp_path: Path) -> None:
+def test_queues_missing_in_a_table_reuse_its_delays(tmp_path: Path) -> None:
     never = _table(tmp_path, [(10**6, 1, 0, None)])
     net = _three_blocks({"bodies": "simulated", "body_table": never}, 8)
     assert _received(net, 1) == []
 
 
-def test_drawn_delays_differ_by_queue_and_are_the_same_again() -> None:
+def test_sampled_delays_differ_by_queue_and_are_reproducible() -> None:
     once, again = (_three_blocks({"bodies": "drawn", "body_ticks": 3.0}, 20) for _ in range(2))
     ideal = _three_blocks({}, 20)
     assert _received(once, 1) == _received(ideal, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
@@ -129,7 +129,7 @@ def test_drawn_delays_differ_by_queue_and_are_the_same_again() -> None:
     assert heights[0] != heights[1]
 
 
-def test_no_two_queues_have_the_same_draw() -> None:
+def test_no_two_queues_share_a_sample() -> None:
     """Of a mean of 10**6 ticks two delays of 1,000 are hardly ever the same, unless they are one draw."""
     row = np.arange(1_000)
     columns = {"to": row // 500, "source": row % 10, "number": row // 10 % 50, "tick": row * 0}
@@ -151,7 +151,7 @@ def test_no_two_queues_have_the_same_draw() -> None:
         ({"bodies": "simulated", "body_table": "OTHER"}, "with the columns number, source, destination, delay"),
     ],
 )
-def test_a_table_that_is_none_is_told(given: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_invalid_table_is_reported(given: dict[str, str], said: str, tmp_path: Path) -> None:
     places = {"TABLE": _table(tmp_path, [(1, 1, 0, 0)]), "TEXT": str(tmp_path / "text")}
     (tmp_path / "text").write_text("number,source\n")
     for name in ("TWICE", "OTHER", "LATE", "NULL"):

@@ -37,13 +37,13 @@ def test_kernel_and_oracle_agree_after_every_block() -> None:
     assert {"forks", "Included", "Consumed", "deregister", "register"} - set(seen) == set(), seen
 
 
-def test_they_agree_in_the_rules_that_are_options() -> None:
+def test_kernel_agrees_with_optional_rules() -> None:
     _checked(range(20, 22), 10, watermark_mode="now_minus_1")
     _checked(range(22, 24), 10, allow_empty_prefix="off")
 
 
 @pytest.mark.slow
-def test_every_refusal_happens_in_some_history() -> None:
+def test_every_rejection_occurs_in_some_history() -> None:
     seen = _checked(range(24), 14)
     wanted = {*RUNTIME, *VALIDATION, "forks", "Included", "Consumed", "deregister", "register", "block", "unblock"}
     assert wanted - set(seen) == set(), seen

@@ -75,7 +75,7 @@ def _random(seed: int) -> Driven:
     return net
 
 
-def test_a_fork_of_a_fork_outlives_it() -> None:
+def test_fork_of_a_fork_outlives_it() -> None:
     """Leaf 1 parts while it is one of two, and is kept with what parted from it; then its younger branch is."""
     net = Driven(CHAINS, faults=[fork(3, 9, 1, 0, 0, 1, 1), fork(6, 14, 1, 1, 0, 1, 0, of=1)], cuts=3)
     r, leaves = Random(7), []
@@ -89,7 +89,7 @@ def test_a_fork_of_a_fork_outlives_it() -> None:
     complete(net)
 
 
-def test_the_relay_chain_goes_back_to_an_elder_leaf() -> None:
+def test_relay_chain_returns_to_an_elder_leaf() -> None:
     """What was routed above the elder leaf is unrouted there, and its numbers are given once more (hazard 25)."""
     net = Driven(CHAINS, faults=[fork(5, 14, 1, 0, 0, 0, 1, elder=[1])])
     r = Random(3)
@@ -103,7 +103,7 @@ def test_the_relay_chain_goes_back_to_an_elder_leaf() -> None:
     complete(net)
 
 
-def test_an_elder_leaf_lists_what_lies_below_its_own_block() -> None:
+def test_elder_leaf_lists_entries_below_its_own_block() -> None:
     """What its own block posted to d, who follows it, is due when it goes on; other leaves are far above that."""
     net = Driven(CHAINS, faults=[fork(1, 9, 1, 0, 0, 0, 1, elder=[1])])
     net.call(10, 41)
@@ -113,7 +113,7 @@ def test_an_elder_leaf_lists_what_lies_below_its_own_block() -> None:
     complete(net)
 
 
-def test_an_elder_leaf_hears_of_calls_when_it_goes_on() -> None:
+def test_elder_leaf_applies_calls_when_it_continues() -> None:
     """At leaf 1 b goes and comes meanwhile, at the elder leaf in one block; who is at leaf 1 knows that b is gone."""
     calls = [{"tick": tick, "chain": "b", "do": do} for tick, do in ((7, "deregister"), (10, "register"))]
     net = Driven(CHAINS, options={"para_calls": calls}, faults=[fork(5, 14, 0, 1, 1, 1, 1, elder=[0])])
@@ -129,7 +129,7 @@ def test_an_elder_leaf_hears_of_calls_when_it_goes_on() -> None:
     complete(net)
 
 
-def test_who_went_back_before_goes_back_to_what_it_was_in_its_own_history() -> None:
+def test_repeated_reversion_restores_branch_history() -> None:
     """All follow leaf 1 until it is lost, and then leaf 2, which has parted from leaf 0 before that."""
     net = Driven(CHAINS, faults=[fork(2, 6, 0, 1, 1, 1, 1), fork(4, 11, 0, 1, 1, 1, 1, of=0)])
     talk(net, Random(5), 16)
@@ -138,7 +138,7 @@ def test_who_went_back_before_goes_back_to_what_it_was_in_its_own_history() -> N
     complete(net)
 
 
-def test_an_elder_leaf_that_is_kept_parts_in_the_same_block() -> None:
+def test_retained_elder_leaf_branches_in_the_same_block() -> None:
     """Every branch has a block of its own, so that no leaf includes what was built on another."""
     elder = [fork(5, 7, 2, 1, 1, 1, 1, leaves=3, elder=[2]), fork(8, 14, 2, 1, 1, 0, 2, leaves=3, elder=[0, 1])]
     net = Driven(CHAINS, faults=elder)

@@ -103,27 +103,27 @@ PLANTED = {
 }
 
 
-def test_nothing_is_found_where_nothing_is_wrong() -> None:
+def test_honest_log_has_no_violations() -> None:
     assert findings(log()) == findings(log(), "unchecked") == []
     assert sum(isinstance(row, Consumed) for row in log()) == 4
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_violation_is_found(name: str) -> None:
+def test_planted_violations_are_detected(name: str) -> None:
     guarantee = name.split()[0]
     found = [f for f in findings(PLANTED[name](log())) if f.guarantee == guarantee]
     assert found, name
     assert all(f.rows for f in found)
 
 
-def test_31_without_the_senders_rows_authenticity_is_unchecked() -> None:
+def test_31_authenticity_is_unchecked_without_sender_rows() -> None:
     rows = [row for row in log() if not isinstance(row, Queue)]
     found = g4_authenticity(Record(rows))
     assert len(found) == 3
     assert {f.status for f in found} == {"unchecked"}
 
 
-def test_a_chain_that_was_not_seen_is_unchecked() -> None:
+def test_unobserved_chain_is_unchecked() -> None:
     rows = [row for row in log() if not isinstance(row, Consumed)]
     assert {f.guarantee for f in findings(rows)} == {"G3"}
     assert findings(rows, missing=frozenset({1})) == []
@@ -131,7 +131,7 @@ def test_a_chain_that_was_not_seen_is_unchecked() -> None:
 
 
 @pytest.mark.parametrize(("kind", "which"), [(RelayRow, 2), (Lists, 3)])
-def test_missing_rows_of_the_relay_chain_are_told(kind: type, which: int) -> None:
+def test_missing_relay_chain_rows_are_reported(kind: type, which: int) -> None:
     rows = drop(kind, which)(log())
     assert findings(rows) == []
     assert findings(rows, "unchecked") != []

@@ -53,7 +53,7 @@ def test_01_missing_bodies_end_the_prefix(make: Make) -> None:
     assert e.validate(replace(whole, lists=whole.lists[1:])) == "NotAPrefix"
 
 
-def test_02_a_block_with_one_queue_missing_is_not_consumed(make: Make) -> None:
+def test_02_block_with_one_missing_queue_is_not_consumed(make: Make) -> None:
     e = make()
     a, _, top = two_blocks(e)
     e.lost = {(a, 4, 1)}
@@ -71,7 +71,7 @@ def test_03_two_of_three_queues(make: Make) -> None:
     assert e.validate(replace(c, lists=[(n, queues[::-1])])) == "IngressChainMismatch"
 
 
-def test_04_the_same_prefix_twice(make: Make) -> None:
+def test_04_repeated_prefix(make: Make) -> None:
     e = make()
     top = two_blocks(e)[2]
     c, other = e.candidate(top, 1), e.candidate(top, 1, [(2, b"other")])
@@ -101,7 +101,7 @@ def test_05_watermarks(make: Make) -> None:
     assert e.validate(marked(e.candidate(done.hash, 1), done.mark)) == "NotAPrefix"
 
 
-def test_20_egress_that_is_wrong_is_named_in_order(make: Make) -> None:
+def test_20_egress_errors_are_named_in_order(make: Make) -> None:
     """Pair by pair: unsorted, to itself, empty, unknown."""
     e = make()
     first = registered(e, 1, 2, 3)
@@ -155,7 +155,7 @@ def test_19_deregistered_and_registered_again(make: Make) -> None:
     sound(e)
 
 
-def test_21_a_chain_that_is_not_active_is_not_addressed(make: Make) -> None:
+def test_21_inactive_chain_is_not_addressed(make: Make) -> None:
     e = make()
     first = registered(e, 1)
     c = e.candidate(first, 1, [(7, b"x")])
@@ -164,7 +164,7 @@ def test_21_a_chain_that_is_not_active_is_not_addressed(make: Make) -> None:
     assert e.ingress(e.make(later).block.hash, 7) == ()
 
 
-def test_26_a_censored_pair(make: Make) -> None:
+def test_26_censored_pair(make: Make) -> None:
     e = make()
     top = registered(e, 1, 2)
     seen = []

@@ -63,7 +63,7 @@ def block(
     return state, refused, {(p, at): UpwardCallError(code).name for p, at, code in named if code}, dropped, value
 
 
-def test_columns_say_what_the_oracle_says_after_every_block() -> None:
+def test_columns_equal_the_oracle_after_every_block() -> None:
     """And the blocks are no idle ones: every error of a receipt and of a call comes up."""
     seen: Counter[str] = Counter()
     for seed in range(8):
@@ -119,7 +119,7 @@ def _check_value(value: list[Frame], seen: Counter[str]) -> None:
         assert (rows["amount_low"] > 0).all()
 
 
-def test_the_value_log_alone_gives_every_account() -> None:
+def test_value_log_alone_gives_every_account() -> None:
     random, config = Random(7), spec.Config(**SMALL)
     s = spec.genesis((1, 2, 3), ENDOWMENT)
     state = state_of(s)
@@ -139,7 +139,7 @@ def test_the_value_log_alone_gives_every_account() -> None:
     assert most > 0
 
 
-def test_heads_of_message_queue_chains_are_the_published_ones() -> None:
+def test_message_queue_chain_heads_equal_published_ones() -> None:
     cases = load_vectors("substrate_roots")["message_queues"]
     assert len(cases) == 3
     for case in cases:
@@ -155,7 +155,7 @@ def test_heads_of_message_queue_chains_are_the_published_ones() -> None:
         assert chain_heads(messages, bytes.fromhex(case["previous"]))[-1] == head
 
 
-def test_the_real_channel_took_its_message_in() -> None:
+def test_recorded_channel_accepts_its_message() -> None:
     """The block of Kusama's Asset Hub: one message of 113 bytes in a channel of the limits seen on chain."""
     cases = load_vectors("substrate_roots")["message_queues"]
     case = next(case for case in cases if case["case"] == "real_kusama_asset_hub")
@@ -210,7 +210,7 @@ def _violating(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.C
 
 
 @pytest.mark.parametrize("names", [*combinations(OUTBOUND, 2), *[(a, b) for a in WATERMARK for b in OUTBOUND]])
-def test_of_two_violations_the_first_in_the_order_is_named(names: tuple[str, str]) -> None:
+def test_first_of_two_violations_is_named(names: tuple[str, str]) -> None:
     for given_names, due in ((names, names[0]), (names[:1], names[0]), (names[1:], names[1])):
         s, receipt, config = _violating(given_names)
         rows = given(s, [receipt])

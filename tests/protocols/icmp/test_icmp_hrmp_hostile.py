@@ -41,7 +41,7 @@ def with_a_resume(halts: list[tuple[str, int, int]], closes: int | None) -> tupl
     return net, found
 
 
-def test_a_sender_whose_resumption_went_with_a_closed_channel_goes_on() -> None:
+def test_sender_whose_resume_was_lost_with_a_closed_channel_continues() -> None:
     _, tick = with_a_resume([], None)
     net, _ = with_a_resume([("a", tick, tick + 14)], tick)
     assert net.reasons()["ChannelClosed"] > 0
@@ -86,7 +86,7 @@ def with_malicious(*faults: str) -> Hrmp:
     return net
 
 
-def test_each_malicious_candidate_is_refused_by_its_name_and_changes_nothing() -> None:
+def test_malicious_candidates_are_rejected_by_name_without_effect() -> None:
     honest, hostile = with_malicious(), with_malicious(*REFUSED)
     assert honest.reasons() == {}
     assert hostile.headers == honest.headers and hostile.tick == honest.tick
@@ -103,7 +103,7 @@ FORGED = {what: name for what, name in REFUSED.items() if name != "HeadMismatch"
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_a_forged_receipt_is_refused_for_what_is_wrong_with_it(what: str) -> None:
+def test_forged_receipt_is_rejected_for_its_error(what: str) -> None:
     """And none is forged where nothing can be wrong in that way."""
     s = spec.genesis((1, 2), 0)
     s.channels[1, 2] = spec.Channel(3, 30, 20, 0, 0, msg_count=3 * (what == "capacity"), total_size=15)
@@ -128,7 +128,7 @@ def test_a_forged_receipt_is_refused_for_what_is_wrong_with_it(what: str) -> Non
         (("relay", "many"), "it is the relay chain"),
     ],
 )
-def test_candidates_that_do_nothing_are_refused(malicious: tuple[str, str], said: str) -> None:
+def test_ineffective_candidates_are_rejected(malicious: tuple[str, str], said: str) -> None:
     with pytest.raises(InvalidInput) as error:
         Hrmp(CHAINS, malicious=[malicious])
     assert said in str(error.value)
@@ -180,7 +180,7 @@ def test_messages_exactly_at_the_bounds_of_a_channel(size: int, channel: dict[st
         (8, "LandsOnBlockWithNoMessages"),
     ],
 )
-def test_watermarks_that_repeat_skip_or_go_ahead(watermark: int, due: str) -> None:
+def test_watermarks_that_repeat_skip_or_run_ahead(watermark: int, due: str) -> None:
     assert checked((), watermark) == due
 
 
@@ -196,11 +196,11 @@ def test_watermarks_that_repeat_skip_or_go_ahead(watermark: int, due: str) -> No
         (6, 6, "OK"),
     ],
 )
-def test_a_relay_parent_is_a_block_that_there_is_and_no_way_back(parent: int, watermark: int, due: str) -> None:
+def test_relay_parent_is_an_existing_block_and_never_goes_back(parent: int, watermark: int, due: str) -> None:
     assert checked((), watermark, parent) == due
 
 
-def test_a_recipient_that_never_advances_fills_its_channel_and_no_more() -> None:
+def test_stalled_recipient_only_fills_its_own_channel() -> None:
     """The sender waits with the rest, other channels go on, and nothing is lost when it comes back."""
     small: dict[str, Any] = {"max_message_size": 256, "max_total_size": 700, "max_capacity": 3}
     chains = {"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}
@@ -221,7 +221,7 @@ def test_a_recipient_that_never_advances_fills_its_channel_and_no_more() -> None
     assert net.reasons() == {}
 
 
-def test_a_channel_that_opens_and_closes_over_and_over_drops_what_is_in_it_and_nothing_else() -> None:
+def test_reopened_channel_drops_only_its_own_messages() -> None:
     """Both ends ask, together and one after the other, also for channels that are closing or not there."""
     calls = [
         {"tick": tick, "do": "close", "sender": "a", "recipient": "b", "by": "ab"[tick // 5 % 2]}
@@ -241,7 +241,7 @@ def test_a_channel_that_opens_and_closes_over_and_over_drops_what_is_in_it_and_n
         assert indices == sorted(set(indices))
 
 
-def test_what_is_withdrawn_makes_room_for_another_request_in_the_same_block() -> None:
+def test_withdrawn_request_frees_its_slot_in_the_same_block() -> None:
     """Limits count as calls are executed; the relay chain commits to the counts where they are not 0."""
     s = spec.genesis((1, 2, 3), 100)
     config = spec.Config(max_outbound_channels=1, max_inbound_channels=1)
@@ -269,7 +269,7 @@ def test_what_is_withdrawn_makes_room_for_another_request_in_the_same_block() ->
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_a_suspension_holds_only_as_long_as_the_channel_that_it_came_over(back: bool) -> None:
+def test_suspension_ends_with_its_channel(back: bool) -> None:
     net = Hrmp(CHAINS, session_blocks=2)
     net.tell(1, 2)
     while net.count(Event.EXECUTED, Kind.RESPONSE) == 0:

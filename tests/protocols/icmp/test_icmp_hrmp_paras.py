@@ -31,7 +31,7 @@ def ended(net: Hrmp) -> bool:
     return made == answered + net.count(Event.DROPPED)
 
 
-def test_what_waits_for_a_parachain_that_leaves_is_dropped_and_deposits_go_back() -> None:
+def test_pending_messages_to_a_leaving_parachain_are_dropped_and_deposits_returned() -> None:
     leaves = paras((30, "deregister", "b"))
     net = Hrmp(CHAINS, halts=[("b", 26, 60)], session_blocks=4, max_message_size=256, para_calls=leaves)
     net.tell(1, 12)
@@ -50,7 +50,7 @@ def test_what_waits_for_a_parachain_that_leaves_is_dropped_and_deposits_go_back(
     assert net.count(Event.REJECTED) == 1
 
 
-def test_what_a_parachain_had_sent_goes_with_it_and_what_it_had_not_waits_until_it_is_registered_again() -> None:
+def test_sent_messages_leave_with_a_parachain_and_unsent_ones_await_registration() -> None:
     comes = paras((30, "deregister", "b"), (60, "register", "b"), (61, "register", "b"))
     small: dict[str, Any] = {"max_message_size": 256, "max_total_size": 600, "max_capacity": 1}
     net = Hrmp(CHAINS, halts=[("a", 23, 58)], session_blocks=4, para_calls=comes, **small)
@@ -69,7 +69,7 @@ def test_what_a_parachain_had_sent_goes_with_it_and_what_it_had_not_waits_until_
     assert ended(net) and net.reasons() == {"ChannelClosed": inside, "DestinationDoesNotExist": 1}
 
 
-def test_a_parachain_that_comes_late_is_sent_nothing_before() -> None:
+def test_late_parachain_receives_nothing_earlier() -> None:
     net = Hrmp(CHAINS, session_blocks=3, para_calls=paras((20, "register", "b")))
     net.tell(1, 12)
     net.tell(2, 13)
@@ -81,7 +81,7 @@ def test_a_parachain_that_comes_late_is_sent_nothing_before() -> None:
 
 
 @pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_random_networks_in_which_parachains_come_and_go(seed: int) -> None:
+def test_random_networks_with_parachains_joining_and_leaving(seed: int) -> None:
     """Every call ends, and roots do not depend on buckets; the oracle, the accounts and the counts are checked at every
     tick."""
     nets = []
@@ -128,7 +128,7 @@ def test_random_networks_in_which_parachains_come_and_go(seed: int) -> None:
     assert nets[0].headers == nets[1].headers
 
 
-def test_censoring_is_of_egress_queues_only() -> None:
+def test_censoring_applies_to_egress_queues_only() -> None:
     with pytest.raises(ValidationError) as error:
         IcmpOptions(channels="hrmp", para_calls=(ParaCall(tick=1, chain="a", do="block", other="b"),))
     assert '\'block\'; allowed with channels = "hrmp": "register", "deregister"' in str(error.value)

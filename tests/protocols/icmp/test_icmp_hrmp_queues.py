@@ -105,7 +105,7 @@ def kernel_block(
 
 
 @pytest.mark.parametrize("overflow", ["wait", "drop"])
-def test_columns_say_what_the_oracle_says_after_every_block(overflow: Any) -> None:
+def test_columns_equal_the_oracle_after_every_block(overflow: Any) -> None:
     """And what was sent comes, once and in order, unless it is dropped; everything that can happen does."""
     seen_events: Counter[str] = Counter()
     for seed in (0, 1):
@@ -199,7 +199,7 @@ def _seen(s: relay.State, chain: spec.Parachain) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("wrong", ["head of a quiet channel", "missing", "changed", "turned", "no channel"])
-def test_heads_that_do_not_agree_are_found(wrong: str) -> None:
+def test_mismatched_heads_are_detected(wrong: str) -> None:
     s, chain = relay.genesis((1, 2, 3), 0), spec.Parachain(1)
     for x in (2, 3):
         s.channels[x, 1] = relay.Channel(9, 99, 99, 0, 0)

@@ -40,7 +40,7 @@ def talk(net: Driven, r: Random, ticks: int) -> None:
         net.step()
 
 
-def test_what_was_delivered_on_the_lost_fork_is_delivered_again_once() -> None:
+def test_message_delivered_on_a_lost_fork_is_delivered_again_once() -> None:
     """Two leaves that route differently for 20 blocks: a and b follow the one that is lost, c and d the other."""
     net = Driven(CHAINS, faults=[fork(5, 24, 1, a=0, b=0, c=1, d=1)])
     r = Random(1)
@@ -71,7 +71,7 @@ def test_five_leaves(cuts: int) -> None:
     sound(net)
 
 
-def test_long_queues_have_the_roots_of_the_definition() -> None:
+def test_long_queue_roots_follow_the_definition() -> None:
     """Hazards 22 and 23: more messages than one-byte keys number, and bodies around the width of a digest."""
     net = Driven(CHAINS)
     for size in (*range(28, 36), 0, 1, 64, 5_000, *[7] * 60):

@@ -23,7 +23,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("case", "seed"), [("block", 0), *((case, place % 2) for place, case in enumerate(CASES, 1))])
-def test_every_node_gets_what_the_oracles_nodes_get_at_the_same_time(case: str, seed: int) -> None:
+def test_every_node_equals_the_oracle_nodes_in_content_and_time(case: str, seed: int) -> None:
     w = world(seed, 10 + 10 * seed, 3, 6, CASES[case])
     with_oracle(w)
     kernel = kernel_of(w)

@@ -192,7 +192,7 @@ def assert_bounded(trades: Trades, traders: dict[int, Trader]) -> None:
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_columns_trade_as_one_node_after_the_other_does(part: int) -> None:
+def test_columns_trade_like_sequential_nodes(part: int) -> None:
     total: dict[str, int] = {}
     for seed in range(part * 1_000, part * 1_000 + sized(6, 100)):
         for name, number in play(seed).items():

@@ -86,7 +86,7 @@ every_protocol = pytest.mark.parametrize("protocol", protocol_names())
 
 @every_protocol
 @pytest.mark.parametrize("method", ["buy", "twice"])
-def test_an_escrow_pays_the_seller_before_it_answers_the_buyer(protocol: cw.ProtocolName, method: str) -> None:
+def test_escrow_pays_the_seller_before_answering_the_buyer(protocol: cw.ProtocolName, method: str) -> None:
     net = network(protocol)
     call = net.call("escrow", method, amount=60, sender="buyer")
     net.until(lambda each: each.balance("seller") == 60)
@@ -97,7 +97,7 @@ def test_an_escrow_pays_the_seller_before_it_answers_the_buyer(protocol: cw.Prot
 
 
 @every_protocol
-def test_what_is_not_accepted_pays_nobody(protocol: cw.ProtocolName) -> None:
+def test_unaccepted_amount_pays_nobody(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     result = net.call("escrow", "hope", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.FAILED and result.refund == 60
@@ -107,7 +107,7 @@ def test_what_is_not_accepted_pays_nobody(protocol: cw.ProtocolName) -> None:
 
 
 @every_protocol
-def test_more_than_is_attached_is_not_accepted(protocol: cw.ProtocolName) -> None:
+def test_amount_beyond_the_attached_is_not_accepted(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     result = net.call("escrow", "much", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.FAILED and result.refund == 60
@@ -117,7 +117,7 @@ def test_more_than_is_attached_is_not_accepted(protocol: cw.ProtocolName) -> Non
 
 
 @every_protocol
-def test_what_a_handler_accepted_that_raises_goes_back(protocol: cw.ProtocolName) -> None:
+def test_amount_accepted_by_a_raising_handler_is_returned(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     result = net.call("escrow", "trap", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.FAILED and result.refund == 60
@@ -127,7 +127,7 @@ def test_what_a_handler_accepted_that_raises_goes_back(protocol: cw.ProtocolName
 
 
 @every_protocol
-def test_what_was_accepted_stays_when_the_seller_does_not_take_it(protocol: cw.ProtocolName) -> None:
+def test_accepted_amount_remains_when_the_seller_rejects(protocol: cw.ProtocolName) -> None:
     net = network(protocol, takes=False)
     result = net.call("escrow", "buy", amount=60, sender="buyer").wait()
     assert result.reject is cw.RejectCode.REFUSED and result.refund == 0
@@ -136,7 +136,7 @@ def test_what_was_accepted_stays_when_the_seller_does_not_take_it(protocol: cw.P
 
 
 @every_protocol
-def test_other_handlers_accept_from_the_request_that_they_name(protocol: cw.ProtocolName) -> None:
+def test_other_handlers_accept_from_a_named_request(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     call = net.call("escrow", "keep", amount=60, sender="buyer")
     net.until(lambda each: each.balance("escrow") == 1)
@@ -154,7 +154,7 @@ def test_other_handlers_accept_from_the_request_that_they_name(protocol: cw.Prot
     assert net.state_of("escrow")["seen"] == [59, 49, 29]
 
 
-def test_a_handler_without_a_request_names_one() -> None:
+def test_handler_without_a_request_must_name_one() -> None:
     class Takes(cw.Program):
         def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
             context.accept(1)
@@ -178,7 +178,7 @@ def attached_as(kind: Any, keep: list[cw.Context]) -> type[cw.Program]:
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, int, float])
-def test_amounts_are_whole_numbers_of_any_type(kind: Any) -> None:
+def test_amounts_are_integers_of_any_type(kind: Any) -> None:
     trial = cw.Trial(attached_as(kind, []), balance=10)
     answer = trial.request("buyer", "m", amount=2**63 - 1)[0]
     assert isinstance(answer, cw.Answer) and type(answer.refund) is int
@@ -186,7 +186,7 @@ def test_amounts_are_whole_numbers_of_any_type(kind: Any) -> None:
     assert trial.balance + answer.refund + (0 if kind is float else 5) == 10 + 2**63 - 1
 
 
-def test_a_ref_has_whole_numbers() -> None:
+def test_ref_fields_are_integers() -> None:
     class Floats(cw.Program):
         def on_request(self, request: cw.Request, context: cw.Context) -> None:
             context.accept(1)
@@ -197,7 +197,7 @@ def test_a_ref_has_whole_numbers() -> None:
     assert isinstance(answer, cw.Answer) and (answer.refund, trial.balance, answer.code) == (2**100, 0, 5)
 
 
-def test_a_context_does_nothing_once_its_handler_has_returned() -> None:
+def test_context_is_inert_after_its_handler_returns() -> None:
     kept: list[tuple[cw.Context, list[int]]] = []
 
     class Keeps(cw.Program):
@@ -219,7 +219,7 @@ def test_a_context_does_nothing_once_its_handler_has_returned() -> None:
         context.balance = 10**9  # type: ignore[misc]
 
 
-def test_the_program_of_the_page_runs() -> None:
+def test_program_of_the_page_runs() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "pay-before-you-answer.md"
     (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     names_of_page: dict[str, Any] = {"cw": cw}

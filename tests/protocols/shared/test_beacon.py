@@ -84,7 +84,7 @@ def play(net: LakeNetwork, *, cold: bool = False, fork: bool = False) -> None:
     net.run()
 
 
-def test_a_pause_of_ten_thousand_ticks_costs_one_tick(tmp_path: Path) -> None:
+def test_pause_of_ten_thousand_ticks_costs_one_tick(tmp_path: Path) -> None:
     with network(tmp_path) as net:
         play(net)
         assert net.next_tick() is None
@@ -93,7 +93,7 @@ def test_a_pause_of_ten_thousand_ticks_costs_one_tick(tmp_path: Path) -> None:
         assert balances == {0: 1, 1: 5, 2: 7 + 80, 3: 11 + 70, 4: 0}
 
 
-def test_a_chain_with_a_role_is_added_and_all_see_its_blocks(tmp_path: Path) -> None:
+def test_added_chain_with_a_role_is_visible_to_all(tmp_path: Path) -> None:
     with network(tmp_path) as net:
         play(net)
         assert [chain["role"] for chain in net.lake.about()["chains"]] == [""] * 5 + ["beacon"]
@@ -110,7 +110,7 @@ def test_a_chain_with_a_role_is_added_and_all_see_its_blocks(tmp_path: Path) -> 
         )
 
 
-def test_a_fork_is_followed_and_reverted(tmp_path: Path) -> None:
+def test_fork_is_followed_and_reverted(tmp_path: Path) -> None:
     with network(tmp_path, SCENARIO + FORK) as net:
         play(net, fork=True)
         headers = [len(height) for height in roots(net.lake)]
@@ -138,7 +138,7 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("partitions", [1, 6])
-def test_roots_depend_on_no_cut_no_memory_and_no_restart(
+def test_roots_are_independent_of_partitions_caches_and_restarts(
     tmp_path: Path, wanted: list[list[Any]], partitions: int
 ) -> None:
     for name, cold in (("warm", False), ("cold", True)):
@@ -158,13 +158,13 @@ def test_roots_depend_on_no_cut_no_memory_and_no_restart(
         assert roots(net.lake) == wanted, "resumed"
 
 
-def test_the_same_roots_on_spark(tmp_path: Path, wanted: list[list[Any]], spark: SparkSession) -> None:
+def test_spark_gives_equal_roots(tmp_path: Path, wanted: list[list[Any]], spark: SparkSession) -> None:
     with network(tmp_path, SCENARIO + FORK, partitions=2, executor="spark") as net:
         play(net, fork=True)
         assert roots(net.lake) == wanted
 
 
-def test_a_lake_is_made_again_from_its_record(tmp_path: Path) -> None:
+def test_lake_is_reproduced_from_its_record(tmp_path: Path) -> None:
     with network(tmp_path) as net:
         play(net)
         heights = [net.lake.manifest(height) for height in net.lake.heights()][1:]
@@ -178,7 +178,7 @@ def test_a_lake_is_made_again_from_its_record(tmp_path: Path) -> None:
             assert roots(other.lake) == wanted
 
 
-def test_what_is_carried_to_a_network_that_takes_nothing_is_refused(tmp_path: Path) -> None:
+def test_external_messages_to_a_closed_network_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO)
     with (
@@ -188,12 +188,12 @@ def test_what_is_carried_to_a_network_that_takes_nothing_is_refused(tmp_path: Pa
         net.step(0, carried=carried((0, wire(SEND, 1, 5, 1))))
 
 
-def test_buckets_are_cut_by_the_work_that_chains_are(tmp_path: Path) -> None:
+def test_buckets_are_balanced_by_chain_weight(tmp_path: Path) -> None:
     with network(tmp_path, partitions=2) as net:
         assert net.lake.about()["buckets"] == [[0, 5], [5, 6]], "the beacon weighs as much as all members"
 
 
-def test_a_protocol_s_own_log_is_a_table_of_the_lake(tmp_path: Path) -> None:
+def test_protocol_log_is_a_table_of_the_lake(tmp_path: Path) -> None:
     with network(tmp_path) as net:
         play(net)
         assert [table["name"] for table in net.lake.about()["tables"]["logs"]] == [
@@ -202,7 +202,7 @@ def test_a_protocol_s_own_log_is_a_table_of_the_lake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reopened", [32, 33, 40])
-def test_what_was_compacted_and_tidied_is_still_read(tmp_path: Path, reopened: int) -> None:
+def test_compacted_and_vacuumed_data_is_still_readable(tmp_path: Path, reopened: int) -> None:
     """Members go back at tick 40: to states, rows and headers of heights whose small files are gone."""
     scenario = SCENARIO + FORK.replace("6", "20")
     found = []

@@ -27,13 +27,13 @@ CHECKS: tuple[Check[Why, npt.NDArray[np.int64]], ...] = (
 )
 
 
-def test_the_first_check_that_fails_is_the_refusal() -> None:
+def test_first_failing_check_is_the_rejection() -> None:
     rows = np.array([101, 20, 3, 61, 60, 2, 102])
     expected = [Why.LARGE, Why.FINE, Why.ODD, Why.ODD, Why.LARGE, Why.NEAR, Why.LARGE]
     assert first_refusals(CHECKS, rows, len(rows), Why.FINE).tolist() == expected
 
 
-def test_without_rows_or_checks_nothing_fails() -> None:
+def test_empty_rows_or_checks_never_fail() -> None:
     assert first_refusals(CHECKS, np.empty(0, dtype=np.int64), 0, Why.FINE).tolist() == []
     assert first_refusals((), np.array([101]), 1, Why.FINE).tolist() == [Why.FINE]
     assert first_failed([], 2).tolist() == [0, 0]

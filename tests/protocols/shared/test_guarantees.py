@@ -26,13 +26,13 @@ def test_every_protocol_is_among_the_cases():
     assert {name for name, _ in CASES} == set(protocol_names())
 
 
-def test_checks_that_judge_guarantees_are_those_of_the_audit():
+def test_guarantee_checks_belong_to_the_audit():
     assert set(CHECKS) <= set(TOPICS)
     assert set(CHECKS.values()) <= set(CHECK_NAMES)
 
 
 @pytest.mark.parametrize(("name", "given"), CASES)
-def test_guarantees_are_what_lanes_promise(name, given):
+def test_guarantees_match_lane_promises(name, given):
     info = find_protocol(name)
     options = info.load_options()(**given)
     said = {one.topic: one for one in info.load_semantics().guarantees(options)}
@@ -52,7 +52,7 @@ def test_guarantees_are_what_lanes_promise(name, given):
         assert said["held_back"].holds == "yes"
 
 
-def test_a_watermark_that_moves_past_messages_leaves_some_out():
+def test_watermark_moving_past_messages_leaves_gaps():
     info = find_protocol("icmp")
     for mode, holds in (("per_candidate", "yes"), ("now_minus_1", "no")):
         said = {one.topic: one for one in info.load_semantics().guarantees(info.load_options()(watermark_mode=mode))}

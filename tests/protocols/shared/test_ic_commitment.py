@@ -80,7 +80,7 @@ def with_frame(net: Network, state: State, name: str, frame: Frame) -> State:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_value_of_every_part_is_in_the_root(part: str) -> None:
+def test_every_value_of_every_table_is_in_the_root(part: str) -> None:
     net = holding() if part == "in_hand" else busy()
     state, before = net.state, roots(net, net.state)
     frame: Frame = state.frames()[part]
@@ -103,7 +103,7 @@ def test_rolling_indices_are_in_the_root(part: str) -> None:
         assert sum(one != two for one, two in zip(before, after, strict=True)) == 1, name
 
 
-def test_states_of_programs_are_in_the_root() -> None:
+def test_program_states_are_in_the_root() -> None:
     net = busy()
     for name, frame in net.state.programs.items():
         for column in frame.names[1:]:
@@ -134,7 +134,7 @@ def tree(leaves: list[bytes]) -> bytes:
     return sha256(b"\x01" + tree(leaves[:left]) + tree(leaves[left:]))
 
 
-def test_a_run_has_the_merkle_root_of_its_messages() -> None:
+def test_message_range_has_its_merkle_root() -> None:
     net = busy()
     messages = [row for frame in net.run.outbound for row in frame.to_table(net.run.kernel.outbound).to_pylist()]
     assert {row["kind"] for row in messages} == {Kind.REQUEST, Kind.RESPONSE}

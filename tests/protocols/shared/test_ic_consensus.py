@@ -50,13 +50,13 @@ def received(net: Played, chain: int) -> list[int]:
 
 
 @pytest.mark.parametrize("delay", [0, 1, 4])
-def test_what_is_sent_is_taken_when_it_is_certified(engine: Engine, delay: int) -> None:
+def test_messages_are_inducted_once_certified(engine: Engine, delay: int) -> None:
     one_call(engine(TWO, options={"certification_delay": delay}), 1 + delay)
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
 @pytest.mark.parametrize("delay", [0, 4])
-def test_what_is_sent_is_taken_when_its_block_is_executed(engine: Engine, delay: int, ahead: int) -> None:
+def test_messages_are_inducted_once_their_block_is_executed(engine: Engine, delay: int, ahead: int) -> None:
     one_call(engine(TWO, options={"certification_delay": delay, "blocks_ahead": ahead}), 1 + delay + ahead)
 
 
@@ -88,7 +88,7 @@ def test_traffic_in_every_round_arrives_once_and_in_order(engine: Engine, ahead:
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-def test_hazard_12_a_halted_subnet_keeps_what_is_agreed(engine: Engine, ahead: int) -> None:
+def test_hazard_12_halted_subnet_retains_agreed_payloads(engine: Engine, ahead: int) -> None:
     net = engine(TWO, options={"blocks_ahead": ahead}, halts=[(1, 3, 6)])
     for _ in range(4):
         net.call(1, 2)
@@ -100,7 +100,7 @@ def test_hazard_12_a_halted_subnet_keeps_what_is_agreed(engine: Engine, ahead: i
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_hazard_5_altered_slices_are_refused_and_the_next_ones_arrive(engine: Engine, part: str) -> None:
+def test_hazard_5_altered_slices_are_rejected_and_the_next_ones_arrive(engine: Engine, part: str) -> None:
     net = engine(TWO, carriers=[("alter", 0, 1, 2, 4, {"part": part})])
     net.call(1, 2, "take", cycles=7)
     net.call(1, 2)
@@ -124,7 +124,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("does", MAKERS)
-def test_no_notary_takes_what_a_malicious_block_maker_proposes(engine: Engine, does: str) -> None:
+def test_malicious_proposals_are_notarized_by_nobody(engine: Engine, does: str) -> None:
     """Subnet 0 has taken nothing of subnet 1 for a while, so that its stream holds what was taken before."""
     withheld = frozenset((tick, 1, 0) for tick in range(1, 9))
     limit = {"payload_bytes": 700} if does == "oversized" else {}
@@ -141,7 +141,7 @@ def test_no_notary_takes_what_a_malicious_block_maker_proposes(engine: Engine, d
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_hazard_13_payloads_keep_their_limit_and_everything_arrives(engine: Engine, ahead: int) -> None:
+def test_hazard_13_payloads_respect_their_limit_and_everything_arrives(engine: Engine, ahead: int) -> None:
     net = engine(THREE, options={"payload_bytes": 800, "blocks_ahead": ahead}, makers=[("oversized", 1, 1, 20)])
     for _ in range(8):
         net.call(1, 2, payload=bytes(100))
@@ -165,7 +165,7 @@ def test_payloads_too_small_for_a_message_still_carry_signals(engine: Engine) ->
     assert of(net.happened, 0, "collected") != []
 
 
-def test_hazard_35_heights_are_each_subnets_own(engine: Engine) -> None:
+def test_hazard_35_each_subnet_counts_its_own_heights(engine: Engine) -> None:
     """A subnet that is halted makes no height; what it has certified is served all the same."""
     net = engine(TWO, halts=[(1, 3, 5)])
     net.call(2, 1)

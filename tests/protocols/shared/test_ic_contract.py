@@ -22,7 +22,7 @@ def tables(kernel: IcKernel, state: State) -> dict[str, pa.Table]:
     return {name: frame.to_table(kernel.tables()[name].schema) for name, frame in state.frames().items()}
 
 
-def test_a_quiet_round_keeps_every_part() -> None:
+def test_quiet_round_reuses_every_table() -> None:
     net = Network({1: (0, ACTOR), 2: (1, "caller"), 3: (1, "echo")})
     net.call(1, 3)
     net.rounds(6)
@@ -33,7 +33,7 @@ def test_a_quiet_round_keeps_every_part() -> None:
     assert [name for name in before if before[name] is not after[name]] == []
 
 
-def test_a_round_keeps_the_parts_that_it_does_not_change() -> None:
+def test_round_reuses_unchanged_tables() -> None:
     net = Network({1: (0, ACTOR), 2: (1, "caller"), 3: (1, "echo")})
     net.rounds(1)
     before = net.state.frames()
@@ -45,7 +45,7 @@ def test_a_round_keeps_the_parts_that_it_does_not_change() -> None:
     assert not {"lanes", "runs", "output_counters"} & same
 
 
-def test_idle_is_when_nothing_waits() -> None:
+def test_network_is_idle_exactly_without_pending_work() -> None:
     net = Network({1: (0, ACTOR), 2: (1, "echo")})
     assert net.run.kernel.idle(net.state)
     net.call(1, 2)
@@ -57,7 +57,7 @@ def test_idle_is_when_nothing_waits() -> None:
 
 
 @pytest.mark.parametrize("groups", [[[0], [1], [2]], [[0, 1, 2]], [[0, 2], [1]], [[1, 2], [0]]], ids=str)
-def test_states_come_apart_and_together(groups: list[list[int]]) -> None:
+def test_states_split_and_merge(groups: list[list[int]]) -> None:
     net = busy()
     kernel, state = net.run.kernel, net.state
     parts = [select_chains(kernel, state, np.array(group, dtype=np.uint32), net.height) for group in groups]
@@ -67,7 +67,7 @@ def test_states_come_apart_and_together(groups: list[list[int]]) -> None:
     assert rows == {name: table.num_rows for name, table in whole.items()}
 
 
-def test_a_state_is_what_its_tables_say() -> None:
+def test_state_equals_its_tables() -> None:
     net = busy()
     kernel, state = net.run.kernel, net.state
     written = tables(kernel, state)
@@ -76,7 +76,7 @@ def test_a_state_is_what_its_tables_say() -> None:
     assert tables(kernel, restore_state(kernel, few)) == written, "what is empty need not be written"
 
 
-def test_a_kernel_travels() -> None:
+def test_kernel_is_picklable() -> None:
     scenario = Scenario((0, 1), {1: (0, ACTOR, 5), 2: (1, "echo", 0)}, moves=[(2, 1, 1)], seed=7)
     kernel = kernel_of(scenario)
     chains = np.array([0, 1], dtype=np.uint32)
@@ -91,7 +91,7 @@ def test_positions_are_in_the_order_of_id_bytes() -> None:
 
 
 @pytest.mark.parametrize("tick_ns", [0, -1, MAX_TICK_NS + 1])
-def test_a_tick_takes_some_time(tick_ns: int) -> None:
+def test_tick_without_duration_is_rejected(tick_ns: int) -> None:
     scenario = Scenario((0,), {1: (0, "echo", 0)})
     with pytest.raises(InvalidInput, match="seconds_per_tick"):
         IcKernel(topology(scenario), kernel_of(scenario).programs, tick_ns=tick_ns)

@@ -49,19 +49,19 @@ def last_round(run: KernelRun, rounds: int) -> Counter[str]:
     return found
 
 
-def test_ten_times_the_history_costs_no_more_a_round() -> None:
+def test_tenfold_history_costs_no_more_per_round() -> None:
     run = network(10 * HISTORY)
     short, long = last_round(run, HISTORY), last_round(run, 10 * HISTORY)
     assert min(short.values()) > 0
     assert long == short
 
 
-def test_chains_that_rest_cost_no_hashes() -> None:
+def test_resting_chains_cost_no_hashes() -> None:
     few, many = last_round(network(HISTORY), HISTORY), last_round(network(HISTORY, 4 * CHAINS), HISTORY)
     assert [many[what] for what in ("hashes", "bytes")] == [few[what] for what in ("hashes", "bytes")]
 
 
-def test_the_roots_are_the_same_whether_or_not_digests_are_kept() -> None:
+def test_roots_are_independent_of_cached_digests() -> None:
     kept, dropped = network(HISTORY), network(HISTORY)
     for tick in range(1, HISTORY + 1):
         dropped.states = [replace(state, hashed=DigestCache()) for state in dropped.states]

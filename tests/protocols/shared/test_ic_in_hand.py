@@ -58,7 +58,7 @@ def executed(inputs: Frame, answers: list[tuple[int, Ref, bool]]) -> Execution:
 
 @settings(max_examples=sized(68, 750), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.lists(refs, max_size=5), st.lists(st.integers(0, 30), max_size=5)), max_size=5))
-def test_what_is_in_hand_is_a_multiset(rounds: list[tuple[list[Ref], list[int]]]) -> None:
+def test_pending_requests_form_a_multiset(rounds: list[tuple[list[Ref], list[int]]]) -> None:
     in_hand, model = empty_frame(IN_HAND_SCHEMA), Counter[Ref]()
     for taken, choices in rounds:
         inputs = requests(taken)
@@ -84,7 +84,7 @@ def test_what_is_in_hand_is_a_multiset(rounds: list[tuple[list[Ref], list[int]]]
         assert found == sorted((ref, count) for ref, count in model.items() if count)
 
 
-def test_a_program_that_answers_later_has_the_request_in_hand_until_then() -> None:
+def test_late_answering_program_holds_the_request_until_then() -> None:
     net = Network({1: (0, ACTOR), 2: (1, ACTOR)})
     net.call(1, 2, "hold", cycles=9)
     net.call(1, 2, "echo", cycles=4)

@@ -124,7 +124,7 @@ NETWORKS: list[dict[str, Any]] = [
 ]
 
 
-def test_what_is_altered_is_not_inducted_and_costs_nobody_else() -> None:
+def test_altered_message_is_not_inducted_and_affects_no_other() -> None:
     draw, causes = random.Random(3), Counter[str]()
     for options in NETWORKS:
         run = KernelRun(scenario(**options), apart=False)
@@ -138,7 +138,7 @@ def test_what_is_altered_is_not_inducted_and_costs_nobody_else() -> None:
     assert {"UnexpectedMessages", *(f"InvalidStream({cause})" for cause in known)} <= set(causes), causes
 
 
-def test_more_signals_are_read_than_a_slice_on_a_wire_may_have() -> None:
+def test_signals_beyond_the_wire_limit_of_a_slice_are_read() -> None:
     """Without limits a subnet may reject a million messages in a round, and whoever sent them has to see that."""
     count = MAX_HEADER_BYTES + 1
     one, rows = np.ones(1, dtype=np.uint64), np.zeros(count, dtype=np.int64)
@@ -150,7 +150,7 @@ def test_more_signals_are_read_than_a_slice_on_a_wire_may_have() -> None:
     assert len(read_rejects(slices, run.kernel.context(run.groups[0], Tick(1, 1)))) == count
 
 
-def test_a_subnet_that_stops_while_trees_are_built_anew_stops_alone() -> None:
+def test_subnet_stopping_during_a_tree_rebuild_stops_alone() -> None:
     """Its messages are not among the inputs of those that go on, and its trees are still to be built."""
     told = Call(1, 10, 9, "do", calls(20, 20))
     played = replace(scenario(reject_every=0), ingress={tick: [told] for tick in (1, 8, 9)}, worn=((7, 1, 2),))

@@ -43,7 +43,7 @@ BASES = (0, 2**40, 2**64 - 20000)
         max_size=6,
     )
 )
-def test_calls_open_and_close_as_in_a_dictionary(rounds: list[tuple[list[Any], list[Any]]]) -> None:
+def test_calls_open_and_close_like_a_dictionary(rounds: list[tuple[list[Any], list[Any]]]) -> None:
     calls, model = (
         OpenCalls(
             Frame(
@@ -75,7 +75,7 @@ def test_calls_open_and_close_as_in_a_dictionary(rounds: list[tuple[list[Any], l
         assert listed(calls) == [(*key, *model[key]) for key in sorted(model)]
 
 
-def test_a_round_without_answers_keeps_the_table() -> None:
+def test_round_without_answers_reuses_the_table() -> None:
     calls = OpenCalls(Frame({n: np.empty(0, np.uint64) for n in OPEN_CALLS_SCHEMA.names}, 0))
     calls = calls.opened_by(messages([(1, 0, 2, 0)], response=False))
     for responses in ([], [(1, 7, 2, 0)], [(1, 0, 3, 0)], [(4, 0, 2, 0)]):

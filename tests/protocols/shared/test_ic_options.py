@@ -42,14 +42,14 @@ source = "script"
         ("refunds", "on"),
     ],
 )
-def test_an_option_with_one_value_says_which_and_why(name: str, value: str) -> None:
+def test_single_valued_option_explains_its_value(name: str, value: str) -> None:
     only = IcOptions.model_fields[name].default
     with pytest.raises(ValidationError, match=f'only "{only}" in this version: '):
         IcOptions.model_validate({name: value})
     IcOptions.model_validate({name: only})
 
 
-def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
+def test_profile_sets_defaults_that_explicit_values_override() -> None:
     assert IcOptions(profile="seed") == IcOptions()
     deployed, oracle = IcOptions(profile="deployed"), ic.deployed_profile()
     elsewhere = {"remote", "listen", "chain_keys"}  # the oracle knows no lakes
@@ -84,13 +84,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "told"), WRONG)
-def test_a_wrong_option_is_told_by_its_key_and_value(given: dict[str, Any], told: str) -> None:
+def test_invalid_option_is_reported_by_key_and_value(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         validate_document(IcOptions, given, "s.toml", ("options",))
     assert str(refused.value).startswith(f"s.toml: {told}")
 
 
-def test_limits_are_those_of_the_oracle() -> None:
+def test_limits_equal_the_oracle() -> None:
     for name in StreamLimits.model_fields:
         assert getattr(StreamLimits(), name) == getattr(ic.Limit(), name), name
 
@@ -103,14 +103,14 @@ NUMBERS = [
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("value", [-1, LARGEST + 1, 2**63, 2**64, 10**30])
-def test_no_number_leaves_its_bounds(name: str, value: int) -> None:
+def test_numbers_outside_their_bounds_are_rejected(name: str, value: int) -> None:
     section, _, key = name.rpartition(".")
     with pytest.raises(ValidationError, match=key):
         IcOptions.model_validate({section: {key: value}} if section else {key: value})
 
 
 @pytest.mark.parametrize("largest", [False, True])
-def test_the_largest_numbers_are_no_trouble(largest: bool) -> None:
+def test_maximum_numbers_are_accepted(largest: bool) -> None:
     limit = dict.fromkeys(StreamLimits.model_fields, LARGEST if largest else 1)
     numbers = {"reject_every": LARGEST, "messages_per_canister": LARGEST, "request_lifetime_seconds": LARGEST // 10**9}
     options: dict[str, Any] = {"limits": "deployed", "timeouts": "on", "vsr": "deployed", "limit": limit, **numbers}
@@ -120,7 +120,7 @@ def test_the_largest_numbers_are_no_trouble(largest: bool) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "0.9e-9", "1e10", "-1", "inf", "nan"])
-def test_the_length_of_a_tick_has_bounds(tmp_path: Path, seconds: str) -> None:
+def test_tick_length_is_bounded(tmp_path: Path, seconds: str) -> None:
     from causeway.network.network import LakeNetwork
 
     (tmp_path / "s.toml").write_text(SCENARIO.format(seconds=seconds))
@@ -129,14 +129,14 @@ def test_the_length_of_a_tick_has_bounds(tmp_path: Path, seconds: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["1e-9", "1e9"])
-def test_the_bounds_of_a_tick_are_allowed(tmp_path: Path, seconds: str) -> None:
+def test_tick_length_bounds_are_inclusive(tmp_path: Path, seconds: str) -> None:
     from causeway.network.network import LakeNetwork
 
     (tmp_path / "s.toml").write_text(SCENARIO.format(seconds=seconds))
     LakeNetwork.from_scenario(tmp_path / "s.toml", lake=str(tmp_path / "lake")).run(ticks=2)
 
 
-def test_a_lifetime_is_counted_in_whole_ticks() -> None:
+def test_lifetime_is_counted_in_whole_ticks() -> None:
     """Two ticks of 1 s do not reach a lifetime of 2.5 ticks' worth, three do: nothing is rounded down."""
     from causeway.protocols.ic.registry import lifetime_ticks
 
@@ -147,14 +147,14 @@ def test_a_lifetime_is_counted_in_whole_ticks() -> None:
         assert found * tick_ns >= lifetime * 10**9 > (found - 1) * tick_ns or lifetime == 0
 
 
-def test_a_kernel_refuses_a_tick_without_length() -> None:
+def test_kernel_rejects_a_tick_without_length() -> None:
     kernel = kernel_of(Scenario((0,), {1: (0, ACTOR, 5)}))
     for tick_ns in (0, -1, 2**63):
         with pytest.raises(InvalidInput, match="seconds_per_tick"):
             type(kernel)(kernel.topology, kernel.programs, tick_ns=tick_ns)
 
 
-def test_a_summary_says_when_nothing_was_certified() -> None:
+def test_summary_reports_missing_certification() -> None:
     remark = find_protocol("ic").load_semantics().remark
     assert "Nothing was certified" in str(remark({"certification": "off"}))
     assert remark({}) is None

@@ -60,7 +60,7 @@ def reasons(events: Frame, kind: Kind) -> Counter[str]:
 
 
 @pytest.mark.parametrize("other", [TICK - 1, TICK, TICK + 1])
-def test_34_all_calls_end_whenever_the_registry_changes_otherwise(other: int) -> None:
+def test_34_all_calls_end_under_other_registry_change_ticks(other: int) -> None:
     """Canister 4 moves in the round before, of and after the split, to the subnet that is split."""
     compare(network(other_moves=((other, 4, PARENT),)), settling=40)
 
@@ -71,11 +71,11 @@ def test_34_all_calls_end_under_limits_and_over_substreams() -> None:
 
 
 @pytest.mark.parametrize("halts", [[(PARENT, 3, 5)], [(PARENT, 4, 4), (CHILD, 4, 6)]])
-def test_a_halted_subnet_is_split_like_any_other(halts: list[tuple[int, int, int]]) -> None:
+def test_halted_subnet_is_split_like_any_other(halts: list[tuple[int, int, int]]) -> None:
     compare(network(halts=halts), settling=40)
 
 
-def test_both_subnets_make_a_height_that_runs_no_round() -> None:
+def test_both_subnets_produce_a_height_without_a_round() -> None:
     run = KernelRun(network(options={"certification": "bls"}), apart=False)
     numbers, events, roots = [], {}, []
     for tick in range(1, 7):
@@ -95,7 +95,7 @@ def test_both_subnets_make_a_height_that_runs_no_round() -> None:
     assert migrating[4], "the parent refuses what is for 3"
 
 
-def test_streams_stay_and_what_belongs_to_a_canister_goes() -> None:
+def test_streams_remain_and_canister_rows_move() -> None:
     run = KernelRun(network(options={"messages_per_canister": 1}), apart=False)
     for tick in range(1, TICK):
         run.round(Tick(tick, tick))
@@ -169,7 +169,7 @@ def topology_of(path: Path) -> Topology:
     return scenario.topology(scenario.traffic())
 
 
-def test_a_split_is_kept_in_the_lake_and_its_programs_move(tmp_path: Path) -> None:
+def test_split_is_recorded_in_the_lake_and_its_programs_move(tmp_path: Path) -> None:
     path = tmp_path / "split.toml"
     path.write_text(FILE + RIGHT + CALLS)
     scenario, topology = load_scenario(path), topology_of(path)
@@ -181,7 +181,7 @@ def test_a_split_is_kept_in_the_lake_and_its_programs_move(tmp_path: Path) -> No
     assert "splits" not in load_scenario(path).identity()
 
 
-def test_a_run_goes_on_over_a_split(tmp_path: Path) -> None:
+def test_run_resumes_over_a_split(tmp_path: Path) -> None:
     """Stopped before, at and behind the split, in one bucket or a task for each chain: the same root."""
     path = tmp_path / "split.toml"
     path.write_text(FILE + RIGHT + CALLS)
@@ -222,7 +222,7 @@ def test_a_run_goes_on_over_a_split(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_split_that_cannot_be_made(tmp_path: Path, text: str, line: str) -> None:
+def test_invalid_splits_are_rejected(tmp_path: Path, text: str, line: str) -> None:
     path = tmp_path / "split.toml"
     path.write_text(FILE + text)
     with pytest.raises(InvalidInput) as raised:
@@ -234,7 +234,7 @@ def test_a_split_that_cannot_be_made(tmp_path: Path, text: str, line: str) -> No
     ("name", "value"),
     [("splitting", "off"), ("vsr", "accept_all"), ("sender_mismatch", "drop_accept"), ("migrations", "off")],
 )
-def test_options_under_which_calls_would_be_lost_are_refused(tmp_path: Path, name: str, value: str) -> None:
+def test_options_that_would_lose_calls_are_rejected(tmp_path: Path, name: str, value: str) -> None:
     path = tmp_path / "split.toml"
     path.write_text(FILE + RIGHT + CALLS)
     with (
@@ -244,7 +244,7 @@ def test_options_under_which_calls_would_be_lost_are_refused(tmp_path: Path, nam
         raise AssertionError("it was opened")
 
 
-def test_other_protocols_refuse_splits_by_name(tmp_path: Path) -> None:
+def test_other_protocols_reject_splits_by_name(tmp_path: Path) -> None:
     path = tmp_path / "split.toml"
     path.write_text('[network]\nprotocol = "ibc"\n[[chains]]\nname = "a"\n' + SPLIT.format(5, "a", "b", '["c"]'))
     with pytest.raises(InvalidInput, match=r"splits\[0\]: under ibc chains neither come nor go"):

@@ -87,14 +87,14 @@ def _load(folder: Path, more: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_told(more: str, said: tuple[str, ...], tmp_path: Path) -> None:
+def test_invalid_faults_are_reported(more: str, said: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as error:
         _load(tmp_path, more)
     for part in said:
         assert part in str(error.value)
 
 
-def test_a_fork_in_a_lake_that_is_cut_and_continued(tmp_path: Path) -> None:
+def test_fork_in_a_partitioned_and_resumed_lake(tmp_path: Path) -> None:
     """The same root whatever the buckets and commits, and all that is said of forks is in the summary."""
     found = []
     for place, keys in enumerate(({}, {"network.partitions": "3", "network.commit_every": "5"})):
@@ -154,9 +154,7 @@ def honest() -> Memory:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_a_malicious_collator_does_is_refused_by_its_name_and_the_honest_goes_on(
-    what: str, honest: Memory
-) -> None:
+def test_malicious_collator_is_rejected_by_name_and_the_honest_one_continues(what: str, honest: Memory) -> None:
     """The roots at the end are those of a network without it, so that nothing else came of it."""
     net = _played(FaultRule("candidate", 1, None, 4, 10, {"what": what}))
     events = net.surviving(Event.REJECTED)
@@ -214,7 +212,7 @@ OFF, ON = "deregister", "register"
         ),
     ],
 )
-def test_a_call_to_a_parachain_that_comes_and_goes_is_executed_dropped_or_refused(
+def test_call_to_a_leaving_parachain_is_executed_dropped_or_rejected(
     calls: list[tuple[int, str]], faults: list[FaultRule], count: int, dropped: set[int] | None
 ) -> None:
     """Each exactly once, no body is left, and nothing waits for ever; the chains are cut into buckets."""
@@ -236,7 +234,7 @@ def test_a_call_to_a_parachain_that_comes_and_goes_is_executed_dropped_or_refuse
 
 
 @pytest.mark.parametrize("tick", [4, 5])
-def test_who_is_registered_again_before_its_last_block_was_refused_goes_on(tick: int) -> None:
+def test_parachain_reregistered_before_its_last_block_was_rejected_continues(tick: int) -> None:
     """With ``now_minus_1`` nothing is wrong with a block that it made before: it is included, and not taken back."""
     options = {**_calls((tick, OFF), (tick + 1, ON)), "watermark_mode": "now_minus_1"}
     net = Memory({name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}, options=options)
@@ -248,7 +246,7 @@ def test_who_is_registered_again_before_its_last_block_was_refused_goes_on(tick:
     assert net.state["paras"]["number"].tolist() == net.state["tips"]["number"].tolist()
 
 
-def test_who_is_refused_twice_holds_no_body_that_is_gone() -> None:
+def test_twice_rejected_parachain_holds_no_removed_body() -> None:
     """a gives bodies up once it has gone back, since b is gone; what it builds next is refused, since it is itself."""
     calls = [{"tick": 6, "chain": "b", "do": OFF}, {"tick": 9, "chain": "a", "do": OFF}]
     chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
@@ -261,7 +259,7 @@ def test_who_is_refused_twice_holds_no_body_that_is_gone() -> None:
     assert not (net.state["runs"]["source"] != net.state["runs"]["destination"]).any()
 
 
-def test_a_body_that_nobody_will_consume_goes_at_once_and_the_others_stay() -> None:
+def test_unconsumable_body_is_dropped_at_once_and_others_remain() -> None:
     """b halts; of 12 calls of a it does not want to hear some in the middle. What is told of them is not kept."""
     calls = _calls((6, "block"), (12, "unblock"))
     chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
@@ -281,7 +279,7 @@ def test_a_body_that_nobody_will_consume_goes_at_once_and_the_others_stay() -> N
     assert held[0] == 0 and held[-1] == 19 and gone == list(range(gone[0], gone[-1] + 1))
 
 
-def test_nobody_gives_up_on_a_body_that_will_come() -> None:
+def test_fetchable_body_is_never_given_up() -> None:
     """It comes later than anything else rests that may still move: validators ask for it so late."""
     options = {"bodies": "drawn", "body_loss": 1.0, "fallback_request": "on", "fallback_after": 5_000}
     net = Memory({"A": {1: "caller"}, "B": {2: "echo"}}, options=options)

@@ -61,7 +61,7 @@ def check_all_came(net: Hrmp) -> None:
     assert net.count(Event.DROPPED) == 0
 
 
-def test_everything_comes_once_and_in_order_and_roots_do_not_depend_on_buckets() -> None:
+def test_everything_arrives_once_in_order_and_roots_are_independent_of_buckets() -> None:
     options = {"max_message_size": 256, "max_total_size": 600, "max_capacity": 2, "max_messages_per_candidate": 1}
     nets = [random_network(3, cuts, pages_per_block=1, **options) for cuts in (1, 2, 5)]
     check_all_came(nets[0])
@@ -70,11 +70,11 @@ def test_everything_comes_once_and_in_order_and_roots_do_not_depend_on_buckets()
     assert nets[0].tick == nets[1].tick == nets[2].tick
 
 
-def test_without_limits_everything_comes_too() -> None:
+def test_everything_arrives_without_limits_too() -> None:
     check_all_came(random_network(4, 2))
 
 
-def test_a_chain_that_cannot_keep_up_suspends_its_senders_and_resumes_them() -> None:
+def test_overloaded_chain_suspends_and_resumes_its_senders() -> None:
     net = Hrmp(
         {"a": {1: "caller"}, "b": {2: "echo"}},
         halts=[("b", 11, 17)],
@@ -99,7 +99,7 @@ def test_a_chain_that_cannot_keep_up_suspends_its_senders_and_resumes_them() -> 
     assert all(not row["suspended"] and not row["suspended_by"] for row in net.table("ends"))
 
 
-def test_what_finds_a_full_queue_is_dropped_where_the_scenario_says_so() -> None:
+def test_messages_to_a_full_queue_are_dropped_where_configured() -> None:
     options: dict[str, Any] = {
         "session_blocks": 2,
         "pages_per_block": 1,
@@ -122,7 +122,7 @@ def calls(*rows: tuple[int, str, str, str, str]) -> list[dict[str, Any]]:
     return [{"tick": t, "do": do, "sender": x, "recipient": y, "by": by} for t, do, x, y, by in rows]
 
 
-def test_what_is_in_a_channel_when_it_closes_is_dropped_and_the_channel_opens_again_when_it_is_needed() -> None:
+def test_closing_channel_drops_its_messages_and_reopens_on_demand() -> None:
     closing = calls((30, "close", "a", "b", "b"))
     net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, halts=[("b", 32, 44)], session_blocks=4, channel_calls=closing)
     net.tell(1, 2)
@@ -143,7 +143,7 @@ def test_what_is_in_a_channel_when_it_closes_is_dropped_and_the_channel_opens_ag
 
 
 @pytest.mark.parametrize("limit", ["max_outbound_channels", "max_inbound_channels"])
-def test_a_channel_above_the_limits_is_not_asked_for_and_opens_once_another_closes(limit: str) -> None:
+def test_channel_above_the_limits_opens_once_another_closes(limit: str) -> None:
     chains = {"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}
     closing = calls((30, "close", "a", "b", "a"), (30, "close", "b", "a", "a"))
     limits: dict[str, Any] = {limit: 1}
@@ -165,7 +165,7 @@ def test_a_channel_above_the_limits_is_not_asked_for_and_opens_once_another_clos
     assert net.reasons() == {}
 
 
-def test_a_channel_that_no_account_covers_is_not_asked_for_and_opens_once_another_closes() -> None:
+def test_channel_without_funds_opens_once_another_closes() -> None:
     chains = {"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}
     closing = calls((40, "close", "a", "b", "a"))
     net = Hrmp(chains, session_blocks=2, endowment=30, sender_deposit=10, recipient_deposit=10, channel_calls=closing)
@@ -182,7 +182,7 @@ def test_a_channel_that_no_account_covers_is_not_asked_for_and_opens_once_anothe
     assert net.reasons() == {}
 
 
-def test_refused_calls_are_named_and_change_nothing() -> None:
+def test_rejected_calls_are_named_and_change_nothing() -> None:
     planned = calls((1, "accept", "a", "b", "b"), (1, "close", "a", "b", "a"), (1, "cancel", "a", "b", "c"))
     planned += calls((1, "open", "b", "b", "b"), (1, "close", "b", "b", "b"))
     net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}, channel_calls=planned)
@@ -193,7 +193,7 @@ def test_refused_calls_are_named_and_change_nothing() -> None:
     assert not net.table("channels")
 
 
-def test_planned_calls_that_a_block_has_no_place_for_are_those_of_later_blocks() -> None:
+def test_planned_calls_beyond_block_capacity_move_to_later_blocks() -> None:
     """All of 230 in one tick, and of some more while they are made, each once and in order."""
     chains = {name: {number: "echo"} for number, name in enumerate("abcdefghijklmnop", 1)}
     pairs = [(x, y) for x in chains for y in chains if x != y][:230]
@@ -209,7 +209,7 @@ def test_planned_calls_that_a_block_has_no_place_for_are_those_of_later_blocks()
     assert net.reasons()["CloseHrmpChannelDoesntExist"] == 3
 
 
-def test_calls_larger_than_a_page_are_refused_and_larger_answers_are_shortened() -> None:
+def test_calls_larger_than_a_page_are_rejected_and_larger_answers_truncated() -> None:
     net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, max_message_size=300, max_total_size=300, session_blocks=2)
     net.tell(1, 2, body=bytes(400))
     net.tell(1, 2, body=bytes(200))
@@ -244,13 +244,13 @@ def test_keys_are_those_of_deployed_relay_chains() -> None:
         ({"channel_calls": calls((1, "accept", "a", "b", "a"))}, "channel_calls[0].by: 'a'; allowed with accept: 'b'"),
     ],
 )
-def test_options_that_do_not_go_together_are_named(options: dict[str, Any], said: str) -> None:
+def test_conflicting_options_are_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput) as error:
         Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, **options)
     assert said in str(error.value)
 
 
-def test_lakes_have_the_same_root_whatever_the_buckets_and_say_what_they_do_not_prove(tmp_path: Path) -> None:
+def test_lake_roots_are_independent_of_buckets_and_unproved_tables_reported(tmp_path: Path) -> None:
     keys = {"network.protocol": "icmp", "network.executor": "in_process", "options.channels": '"hrmp"'}
     roots = set()
     for partitions in (1, 2):
@@ -278,7 +278,7 @@ def test_lakes_have_the_same_root_whatever_the_buckets_and_say_what_they_do_not_
         ({"session_blocks": 1000}, "it opens with the next session"),
     ],
 )
-def test_messages_whose_channel_is_not_open_say_why(options: dict[str, int], why: str, tmp_path: Path) -> None:
+def test_messages_without_an_open_channel_report_the_reason(options: dict[str, int], why: str, tmp_path: Path) -> None:
     keys = {"network.protocol": "icmp", "network.executor": "in_process", "options.channels": '"hrmp"'}
     keys |= {f"options.{key}": str(value) for key, value in options.items()}
     with LakeNetwork(load_scenario(TWO, keys), str(tmp_path / "lake")) as net:
@@ -297,19 +297,19 @@ def test_messages_whose_channel_is_not_open_say_why(options: dict[str, int], why
         ({"channels": "hrmp", "watermark_rule": "any_ancestor", "profile": "deployed"}, "it does nothing"),
     ],
 )
-def test_options_of_the_other_kind_of_channels_are_refused(options: dict[str, Any], said: str) -> None:
+def test_options_of_the_other_channel_kind_are_rejected(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as error:
         IcmpOptions(**options)
     assert said in str(error.value)
 
 
-def test_the_deployed_profile_goes_with_either_kind_of_channels() -> None:
+def test_deployed_profile_supports_either_channel_kind() -> None:
     for channels in ("egress", "hrmp"):
         assert IcmpOptions(profile="deployed", channels=channels).watermark_rule == "has_messages"
 
 
 @pytest.mark.parametrize("wrong", ["changed", "missing", "none"])
-def test_a_parachain_makes_no_block_on_contents_that_do_not_lead_to_the_head(wrong: str) -> None:
+def test_parachain_makes_no_block_on_contents_that_miss_the_head(wrong: str) -> None:
     net = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}, cuts=3, session_blocks=2)
     net.tell(1, 2)
     while not net.table("contents"):
@@ -330,7 +330,7 @@ def test_a_parachain_makes_no_block_on_contents_that_do_not_lead_to_the_head(wro
     assert (len(made.headers), "HeadMismatch" in reasons) == ((1, False) if wrong == "none" else (0, True))
 
 
-def test_faults_of_egress_queues_are_refused() -> None:
+def test_faults_of_egress_queues_are_rejected() -> None:
     made = Hrmp({"a": {1: "caller"}, "b": {2: "echo"}}).kernel
     with pytest.raises(InvalidInput, match="'fork' is not for channels = \"hrmp\"; allowed: 'halt', 'candidate'"):
         replace(made, faults=Faults.of(FaultRule("halt", 1), FaultRule("fork")))

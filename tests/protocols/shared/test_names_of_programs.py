@@ -42,7 +42,7 @@ class Tally(cw.VectorProgram):
         return cw.Effects(state.with_columns(got=state["got"] + np.uint64(len(batch))), calls=calls)
 
 
-def test_a_name_stands_for_the_same_program_in_options_and_in_calls() -> None:
+def test_name_resolves_equally_in_options_and_calls() -> None:
     trial = cw.Trial(Friend, {"friends": [cw.ref("carol")]}, programs={"carol": 7})
     first, second = trial.ingress("go", b"dan")
     assert isinstance(first, cw.Call) and isinstance(second, cw.Call)
@@ -52,7 +52,7 @@ def test_a_name_stands_for_the_same_program_in_options_and_in_calls() -> None:
     assert trial.state == {"dan": "NOT_FOUND", "carol": "FAILED"}
 
 
-def test_a_vectorised_program_is_on_trial_like_a_scalar_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectorised_program_is_on_trial_like_a_scalar_one(capsys: pytest.CaptureFixture[str]) -> None:
     trial = cw.Trial(Tally, {"next": cw.ref("other")}, number=3)
     (call,) = trial.request("caller", "pass", b"x")
     assert isinstance(call, cw.Call) and call.to == "other" and call.payload == b"x"
@@ -92,11 +92,11 @@ def scenario_with(tmp_path: Path, text: str) -> Any:
     return scenario.topology(scenario.traffic()).programs["options"].to_pylist()
 
 
-def test_a_scenario_names_programs_in_options(tmp_path: Path) -> None:
+def test_scenario_names_programs_in_options(tmp_path: Path) -> None:
     assert scenario_with(tmp_path, SCENARIO)[1] == '{"many":[1,0],"one":2,"plain":{"more":1,"program":"first"}}'
 
 
-def test_an_unknown_name_in_options_is_one_line(tmp_path: Path) -> None:
+def test_unknown_name_in_options_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(cw.InvalidInput) as error:
         scenario_with(tmp_path, SCENARIO.replace('[1, { program = "first" }]', '[1, { program = "thrid" }]'))
     expected = 'names.toml: programs[1].options.many[1]: "thrid": no such program; did you mean third?'
@@ -117,7 +117,7 @@ MEANT = {
 
 
 @pytest.mark.parametrize("meant", MEANT)
-def test_some_protocol_means_it(meant: str) -> None:
+def test_each_reject_meaning_is_produced_by_some_protocol(meant: str) -> None:
     said = {
         name: {
             find_protocol(name).load_semantics().reject_code(code, text.encode()).value for code, text in MEANT[meant]
@@ -128,6 +128,6 @@ def test_some_protocol_means_it(meant: str) -> None:
     assert len(MEANT[meant]) == 1 or sum(meant in found for found in said.values()) > 1, said
 
 
-def test_every_name_of_the_package_is_there() -> None:
+def test_every_exported_name_exists() -> None:
     for name in cw.__all__:
         assert getattr(cw, name) is not None, name

@@ -37,7 +37,7 @@ def network(protocol: cw.ProtocolName) -> cw.Network:
 
 
 @pytest.mark.parametrize("protocol", protocol_names())
-def test_the_handler_that_raised_is_named_first(protocol: cw.ProtocolName) -> None:
+def test_raising_handler_is_named_first(protocol: cw.ProtocolName) -> None:
     net = network(protocol)
     call = net.call("asks", "go", sender="caller/right")
     where = rf"\(.*test_no_answer\.py, line {line_of('raise KeyError')}, in on_reply\)"
@@ -49,7 +49,7 @@ def test_the_handler_that_raised_is_named_first(protocol: cw.ProtocolName) -> No
     assert "in on_reply" in call.cause()
 
 
-def test_where_nothing_raised_nothing_is_named() -> None:
+def test_no_handler_is_named_if_none_raised() -> None:
     net = network("ic")
     net.inject("halt", chain="left")
     call = net.call("asks", "go", sender="caller/right")

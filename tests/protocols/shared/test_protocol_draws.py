@@ -14,7 +14,7 @@ from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
 PACKAGE = Path(causeway.__file__).parent
 
 
-def test_no_two_draws_see_the_same_words() -> None:
+def test_no_two_draws_use_equal_words() -> None:
     """At one height of one chain, under one seed."""
     words = {what: draw_words(what, 5, 7, 30).random_raw(4).tolist() for what in DrawPurpose}
     assert not any(set(words[one]) & set(words[other]) for one, other in itertools.combinations(DrawPurpose, 2))
@@ -22,7 +22,7 @@ def test_no_two_draws_see_the_same_words() -> None:
     assert [int(what) for what in DrawPurpose] == list(range(len(DrawPurpose)))
 
 
-def test_all_draws_of_kernels_are_listed() -> None:
+def test_all_kernel_draws_are_listed() -> None:
     others = {
         path.relative_to(PACKAGE).as_posix()
         for path in (PACKAGE / "protocols").rglob("*.py")
@@ -43,7 +43,7 @@ def test_long_draws_share_no_words() -> None:
     assert len(np.unique(draws)) == len(DrawPurpose) * len(whens) * 2 * count
 
 
-def test_the_first_words_are_the_block_that_is_counted() -> None:
+def test_first_words_are_the_counted_block() -> None:
     """Pinned roots depend on them: Philox-4x64-10 of the counter (31, 2, 3, 0)."""
     block = np.random.Philox(key=np.array([5, 7], dtype=np.uint64), counter=np.array([30, 2, 3, 0], dtype=np.uint64))
     assert draw_words(DrawPurpose.TURNS, 5, 7, 30, 3).random_raw(4).tolist() == block.random_raw(4).tolist()

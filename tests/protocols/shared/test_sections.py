@@ -49,7 +49,7 @@ def altered(draws: np.random.Generator, owners: list[int], numbers: list[int]) -
     ("hashing", "texts"),
     [(digest_rows_by_chain, True), (digest_rows_by_chain, False), (digest_columns_by_chain, False)],
 )
-def test_what_is_taken_over_is_what_hashing_gives(
+def test_reused_digests_equal_recomputed_ones(
     hashing: Callable[..., TableDigests], texts: bool, ordered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(digests, "MANY", 1)
@@ -73,7 +73,7 @@ def test_what_is_taken_over_is_what_hashing_gives(
     assert taken_over > 120 * len(CHAINS) // 2
 
 
-def test_a_column_has_the_width_of_each_chains_largest_number() -> None:
+def test_column_width_fits_the_largest_number_of_each_chain() -> None:
     numbers = [0, 0, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**64 - 1]
     owner: npt.NDArray[np.uint32] = np.arange(len(numbers), dtype=np.uint32)
     rows = Frame({"number": np.array(numbers, dtype=np.uint64)})

@@ -19,7 +19,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 
 @pytest.mark.causeway(protocols=["ibc"])
-def test_the_blocks_of_the_page_are_one_program_that_runs(
+def test_blocks_of_the_page_form_a_running_program(
     causeway_network: Callable[..., cw.Network], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -31,7 +31,7 @@ def test_the_blocks_of_the_page_are_one_program_that_runs(
 
 
 @pytest.mark.causeway(protocols=["ibc"])
-def test_the_timeline_of_the_page_is_what_a_failure_shows(causeway_network: Callable[..., cw.Network]) -> None:
+def test_timeline_of_the_page_equals_a_failure_report(causeway_network: Callable[..., cw.Network]) -> None:
     program: dict[str, Any] = {"__name__": "page"}
     exec(compile(BLOCKS[0], "test-programs.md", "exec"), program)
     made: list[cw.Network] = []
@@ -46,7 +46,7 @@ def test_the_timeline_of_the_page_is_what_a_failure_shows(causeway_network: Call
     assert [line.split() for line in shown[1:]] == [line.split() for line in made[0].trace().splitlines()]
 
 
-def test_the_table_of_what_protocols_allow_is_true() -> None:
+def test_table_of_protocol_features_is_correct() -> None:
     table = PAGE.split("\n| | `ic` | `ibc` | `icmp` | `xdm` |\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
     install, upgrade, move, remove = ([cell.strip() for cell in line.strip("| ").split(" | ")[1:]] for line in table)
     listed = ["ic", "ibc", "icmp", "xdm"]
@@ -61,7 +61,7 @@ def test_the_table_of_what_protocols_allow_is_true() -> None:
 COMPARED = (Path(__file__).parents[3] / "docs/explanation/test-networks-compared.md").read_text()
 
 
-def test_the_lines_of_the_page_that_compares_are_counted() -> None:
+def test_line_counts_of_the_comparison_page_are_correct() -> None:
     blocks = {kind: re.search(rf"```{kind}\n(.*?)```", COMPARED, re.S) for kind in ("python", "rust", "go")}
     counts = [sum(1 for line in block[1].splitlines() if line.strip()) for block in blocks.values() if block]
     cells = re.search(r"\| lines of the test \| (\d+) \| (\d+) \| (\d+) \|", COMPARED)
@@ -72,7 +72,7 @@ def test_the_lines_of_the_page_that_compares_are_counted() -> None:
 
 
 @pytest.mark.causeway(protocols="all", options={"xdm": {"archiving_depth": 1, "challenge_period": 1}})
-def test_the_test_of_the_page_that_compares_holds(causeway_network: Callable[..., cw.Network]) -> None:
+def test_test_of_the_comparison_page_passes(causeway_network: Callable[..., cw.Network]) -> None:
     block = re.search(r"```python\n(.*?)```", COMPARED, re.S)
     assert block is not None
     program: dict[str, Any] = {"pytest": pytest, "cw": cw, "Book": Book, "Trader": Trader, "Vault": Vault}
@@ -90,7 +90,7 @@ PROGRAM_PAGES = [
 ]
 
 
-def test_all_that_examples_and_pages_for_who_writes_programs_need_is_in_one_module() -> None:
+def test_examples_and_developer_pages_need_one_module() -> None:
     texts = {path.name: path.read_text() for path in (DOCS.parent / "examples").glob("*.py")}
     for name in PROGRAM_PAGES:
         page = (DOCS / f"{name}.md").read_text()
@@ -102,7 +102,7 @@ def test_all_that_examples_and_pages_for_who_writes_programs_need_is_in_one_modu
     assert named <= {*cw.__all__} and {"token_supply", "Reject", "Deploy"} <= named
 
 
-def test_the_program_of_the_page_for_application_developers_runs() -> None:
+def test_program_of_the_application_developer_page_runs() -> None:
     page = (Path(__file__).parents[3] / "docs/tutorials/application-developer.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
     exec(compile(block, "application-developer.md", "exec"), {"__name__": "page"})

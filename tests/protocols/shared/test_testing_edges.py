@@ -56,7 +56,7 @@ def network(name: cw.ProtocolName = "ic", **more: Any) -> cw.Network:
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_balances_and_refusals_are_the_same_under_all_protocols(name: cw.ProtocolName) -> None:
+def test_balances_and_rejections_are_equal_under_all_protocols(name: cw.ProtocolName) -> None:
     net = network(name)
     assert net.balance("open") == 5
     user, nobody, poor = net.send(99, "x"), net.call(99, "x"), net.send("open", "x", amount=10**13)
@@ -81,7 +81,7 @@ def test_balances_and_refusals_are_the_same_under_all_protocols(name: cw.Protoco
     assert "18446744073709551615" not in net.trace() + repr(net.messages())
 
 
-def test_what_is_never_done_is_told_by_what_moves() -> None:
+def test_endless_activity_is_reported_with_its_active_messages() -> None:
     net = network()
     net.send("open", "loop", sender="caller/left")
     with pytest.raises(cw.NoAnswer, match=r"run: 30 rounds have run, and .* not at rest: .*open -> open loop\(\)"):
@@ -99,7 +99,7 @@ def test_what_is_never_done_is_told_by_what_moves() -> None:
     assert "inject halt chain=" in text and "tick 33" in text and "heal" in text
 
 
-def test_options_stay_what_they_are_whatever_a_program_or_a_test_does() -> None:
+def test_options_are_unaffected_by_programs_and_tests() -> None:
     mine: dict[str, Any] = {"list": [1]}
     net = cw.Network(1, [cw.Deploy(Open, options=mine)])
     mine["list"].append(2)
@@ -117,7 +117,7 @@ def test_options_stay_what_they_are_whatever_a_program_or_a_test_does() -> None:
     assert trial.state == {"kept": [1]}
 
 
-def test_a_class_that_cannot_go_on_is_refused_and_the_program_stays() -> None:
+def test_incompatible_upgrade_is_rejected_and_the_program_remains() -> None:
     net, same = network(), network()
     for change in (lambda: net.upgrade("open", Broken), lambda: net.install(Broken, name="new")):
         with pytest.raises(cw.InvalidInput, match=r"(upgrade|install): .*KeyError"):
@@ -131,7 +131,7 @@ def test_a_class_that_cannot_go_on_is_refused_and_the_program_stays() -> None:
         net.remove("gone")
 
 
-def test_calls_deep_inside_calls_stay_on_the_screen() -> None:
+def test_deeply_nested_calls_fit_the_screen() -> None:
     net = cw.Network(1, [cw.Deploy(Open, balance=5)])
     net.call("open", "loop")
     net.tick(60)
@@ -140,7 +140,7 @@ def test_calls_deep_inside_calls_stay_on_the_screen() -> None:
     assert any(re.search(r"  \[5\d\] open -> open loop", line) for line in lines)
 
 
-def test_a_long_text_is_cut_where_it_is_shown_and_whole_where_it_is_held() -> None:
+def test_long_text_is_truncated_in_output_and_stored_whole() -> None:
     net = network()
     asked = net.call("open", "long")
     with pytest.raises(cw.Rejected) as caught:
@@ -150,7 +150,7 @@ def test_a_long_text_is_cut_where_it_is_shown_and_whole_where_it_is_held() -> No
     assert len(net.trace()) < 2_000 and len(asked.trace()) < 2_000
 
 
-def test_copies_are_forks_and_two_threads_in_one_network_are_told() -> None:
+def test_copies_are_forks_and_concurrent_threads_are_reported() -> None:
     net = network()
     other = copy.deepcopy(net)
     assert other.call("open", "x").result() == copy.copy(net).call("open", "x").result() == b"ok" and net.height == 0
@@ -175,7 +175,7 @@ def program(answer: bytes) -> type[cw.Program]:
     return Made
 
 
-def test_each_program_runs_its_own_class_whatever_that_is_called() -> None:
+def test_each_program_runs_its_own_class_despite_equal_names() -> None:
     one, two = program(b"1"), program(b"2")
     net = cw.Network(1, [cw.Deploy(one, name="one"), cw.Deploy(two, name="two"), cw.Deploy(one, name="again")])
     assert [net.call(name, "x").result() for name in ("one", "two", "again")] == [b"1", b"2", b"1"]
@@ -188,7 +188,7 @@ def test_each_program_runs_its_own_class_whatever_that_is_called() -> None:
     assert (fork.call("one", "x").result(), older.call("one", "x").result()) == (b"2", b"1")
 
 
-def test_a_network_is_put_back_to_what_it_was_alone() -> None:
+def test_network_is_restored_to_its_own_snapshot() -> None:
     net, other = network(), network()
     before = net.snapshot()
     assert net.call("open", "x").result() == b"ok"
@@ -240,14 +240,14 @@ MISTAKES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("do", "line"), MISTAKES, ids=[line for _, line in MISTAKES])
-def test_a_mistake_is_one_line(do: Any, line: str) -> None:
+def test_error_is_one_line(do: Any, line: str) -> None:
     with pytest.raises(cw.InvalidInput) as caught:
         do(network())
     assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["ic", "ibc"])
-def test_what_is_refused_leaves_what_the_same_tick_was_asked_for_before(name: cw.ProtocolName, tmp_path: Path) -> None:
+def test_rejected_action_leaves_earlier_actions_of_its_tick(name: cw.ProtocolName, tmp_path: Path) -> None:
     programs = [cw.Deploy(Open, chain="left", name=each) for each in ("one", "two", "three")]
     net = cw.Network(["left", "right"], programs, protocol=name)
     net.inject("halt", chain="left")
@@ -273,7 +273,7 @@ def test_what_is_refused_leaves_what_the_same_tick_was_asked_for_before(name: cw
     assert cw.Network.in_memory(tmp_path / "done.toml").programs[-2:] == ["four", "five"]
 
 
-def test_why_a_call_is_lost_and_what_is_too_large_are_said_under_ic() -> None:
+def test_lost_and_oversized_calls_are_explained_under_ic() -> None:
     net = cw.Network(["left", "right"], [cw.Deploy(Open, chain="left")])
     call = net.call("open", "x", sender="caller/right", amount=7)
     net.tick(1)
@@ -285,7 +285,7 @@ def test_why_a_call_is_lost_and_what_is_too_large_are_said_under_ic() -> None:
     assert large.reject is cw.RejectCode.TOO_LARGE
 
 
-def test_names_of_strangers_and_things_are_shown_on_a_line(tmp_path: Path) -> None:
+def test_external_names_and_objects_are_printed_on_one_line(tmp_path: Path) -> None:
     net = cw.Network(["\x1b[31mred"], [cw.Deploy(Open)])
     net.call("open", "x\x1b[31m").wait()
     for text in (repr(net.messages()), net.trace()):
@@ -313,7 +313,7 @@ class Hearing(Deaf):
         self.state["heard"] = reply.payload
 
 
-def test_an_answer_that_its_chain_refuses_is_shown_with_its_reason_until_it_is_taken() -> None:
+def test_answer_rejected_by_its_chain_is_shown_with_its_reason_until_accepted() -> None:
     programs = [cw.Deploy(Deaf, chain="left", balance=9), cw.Deploy(Open, chain="right")]
     net = cw.Network(["left", "right"], programs, protocol="ibc")
     net.send("deaf", "go")
@@ -330,7 +330,7 @@ def test_an_answer_that_its_chain_refuses_is_shown_with_its_reason_until_it_is_t
     assert net.messages(kind="response")[0].status == "executed"
 
 
-def test_a_file_with_changes_ahead_takes_what_a_test_does_before_them(tmp_path: Path) -> None:
+def test_actions_of_a_test_precede_later_scenario_changes(tmp_path: Path) -> None:
     path = tmp_path / "planned.toml"
     path.write_text(
         """
@@ -363,7 +363,7 @@ def test_a_file_with_changes_ahead_takes_what_a_test_does_before_them(tmp_path: 
         net.inject("halt", chain="right")
 
 
-def test_what_an_example_needs_is_among_the_public_names() -> None:
+def test_names_used_by_examples_are_public() -> None:
     examples = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
     assert examples
     for each in examples:

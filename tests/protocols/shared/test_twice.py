@@ -57,7 +57,7 @@ def network(program: Deviates, protocol: cw.ProtocolName = "ic", **more: Any) ->
 
 
 @pytest.mark.parametrize("protocol", protocol_names())
-def test_a_clock_in_the_state_is_named_with_its_handler(protocol: cw.ProtocolName) -> None:
+def test_clock_in_the_state_is_named_with_its_handler(protocol: cw.ProtocolName) -> None:
     net = network(Clock, protocol)
     assert net.call("odd", "other").result() == b""
     first, second = net.call("odd", "other"), net.call("odd", "stamp")
@@ -78,7 +78,7 @@ CLOCKS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("read", CLOCKS.values(), ids=CLOCKS)
-def test_a_clock_that_stands_still_between_the_runs_is_found(read: Callable[[], Any]) -> None:
+def test_clock_unchanged_between_runs_is_detected(read: Callable[[], Any]) -> None:
     class Coarse(cw.Program):
         def on_request(self, request: cw.Request, context: cw.Context) -> bytes:
             self.state["at"] = read()
@@ -101,7 +101,7 @@ def test_random_numbers_in_calls_and_columns_are_named() -> None:
         net.run()
 
 
-def test_a_fork_runs_twice_too_and_who_wants_can_run_once() -> None:
+def test_fork_runs_twice_too_unless_disabled() -> None:
     net = network(Clock).fork()
     net.call("odd", "stamp")
     with pytest.raises(cw.NotDeterministic):
@@ -110,7 +110,7 @@ def test_a_fork_runs_twice_too_and_who_wants_can_run_once() -> None:
     assert once.call("odd", "stamp").result() == b"" and once.fork().call("odd", "stamp").result() == b""
 
 
-def test_the_value_that_differs_is_named_among_such_as_look_the_same() -> None:
+def test_differing_value_is_named_among_lookalikes() -> None:
     turns = iter(range(99))
 
     class Alike(cw.Program):

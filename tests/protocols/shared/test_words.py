@@ -32,7 +32,7 @@ net.messages(reject="NO_MONEY")
 """
 
 
-def test_they_are_those_that_there_are() -> None:
+def test_literals_equal_the_registered_names() -> None:
     kinds = {
         kind
         for name in protocol_names()
@@ -45,7 +45,7 @@ def test_they_are_those_that_there_are() -> None:
 
 
 @pytest.mark.slow
-def test_a_type_checker_finds_words_that_there_are_not(tmp_path: Path) -> None:
+def test_type_checker_rejects_unknown_literals(tmp_path: Path) -> None:
     for name, program in (("right", RIGHT), ("wrong", WRONG)):
         (tmp_path / f"{name}.py").write_text(program)
     options = ["--follow-imports=silent", "--no-error-summary", f"--cache-dir={tmp_path / 'cache'}"]

@@ -38,7 +38,7 @@ def proved(net: Network) -> Iterator[tuple[int, int, int]]:
         *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, True), (1, False), (2, False), (5, True))),
     ],
 )
-def test_what_was_proved_lately_is_not_proved_again_whatever_comes_before_it(ahead: int, halted: bool) -> None:
+def test_recently_proved_messages_are_not_proved_again(ahead: int, halted: bool) -> None:
     """Of what is lost the first is proved again, while others behind it were proved only just before."""
     kind = ("halt", "B", None) if halted else ("drop", "A", "B")
     options = {"resubmit_after": AGAIN, "max_future_nonces": ahead}

@@ -73,14 +73,14 @@ def network(
         ({"tick": 2**32 - 6}, rf"traffic\.send\[0\]\.tick = {2**32 - 6}: allowed .* {LAST_TICK}"),
     ],
 )
-def test_what_is_planned_beyond_the_numbers_is_refused(tmp_path: Path, given: dict[str, object], told: str) -> None:
+def test_plans_beyond_the_number_range_are_rejected(tmp_path: Path, given: dict[str, object], told: str) -> None:
     with pytest.raises(InvalidInput, match=told) as caught:
         network(tmp_path, **given)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value).strip()
     assert not (tmp_path / "lake" / "lake.json").exists()
 
 
-def test_the_last_ticks_that_are_allowed(tmp_path: Path) -> None:
+def test_last_allowed_ticks(tmp_path: Path) -> None:
     """And a fault without an end is one."""
     drop = f'[[faults]]\nkind = "drop"\nsource = "left"\nfrom = {LAST_TICK}\n'
     more = f"{HALT}from = {LAST_TICK}\nuntil = {LAST_TICK}\n{drop}"
@@ -89,7 +89,7 @@ def test_the_last_ticks_that_are_allowed(tmp_path: Path) -> None:
         assert net.summary()["answered"] == 1
 
 
-def test_blocks_beyond_the_numbers_are_made_by_nobody(tmp_path: Path) -> None:
+def test_blocks_beyond_the_number_range_are_not_made(tmp_path: Path) -> None:
     """Each of six calls waits for the answer to the one before it, with as long a period as is allowed."""
     options = f"challenge_period = {MOST_BLOCKS}\nmax_outgoing_messages = 1"
     with network(tmp_path, options=options, tick=LAST_TICK, count=6) as net:
@@ -99,7 +99,7 @@ def test_blocks_beyond_the_numbers_are_made_by_nobody(tmp_path: Path) -> None:
     assert open_lake(str(tmp_path / "lake")).last_height() == net.height
 
 
-def test_the_last_number_of_a_block() -> None:
+def test_last_block_number() -> None:
     net = Kernels({"consensus": {}, "a": {11: "caller"}})
     net.sleep(LAST_NUMBER - 1)
     assert net.headers["number"].tolist() == [LAST_NUMBER] * 2
@@ -116,7 +116,7 @@ def test_the_last_number_of_a_block() -> None:
     ],
     ids=["halted", "dropped", "delayed and altered"],
 )
-def test_a_run_ends_although_a_message_is_proved_again_for_ever(tmp_path: Path, fault: str) -> None:
+def test_run_ends_despite_endlessly_reproved_messages(tmp_path: Path, fault: str) -> None:
     options = "challenge_period = 3\nresubmit_after = 100"
     with network(tmp_path, options=options, more=f"[[faults]]\n{fault}\n") as net:
         net.run(3_000)

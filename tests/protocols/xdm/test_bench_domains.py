@@ -22,17 +22,17 @@ SMALL = Domains(messages=40, ticks=3, domains=3, programs=30, payload_bytes=20)
 
 
 @pytest.mark.parametrize("keys", [{"messages": 0}, {"ticks": 0}, {"domains": 1}, {"programs": 31}, {"others": -1}])
-def test_numbers_that_do_not_fit_are_refused(keys: dict[str, Any]) -> None:
+def test_out_of_range_numbers_are_rejected(keys: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="allowed"):
         replace(SMALL, **keys)
 
 
-def test_a_run_ends_with_every_message_answered_in_one_bucket_and_in_two() -> None:
+def test_run_answers_every_message_in_one_bucket_and_in_two() -> None:
     blocks = [len(run_cycles(SMALL, partitions, maker(None), None)["blocks"]) for partitions in (1, 2)]
     assert blocks[0] == blocks[1] > SMALL.ticks
 
 
-def test_other_entries_are_in_the_storage_of_every_domain_and_the_network_comes_to_rest() -> None:
+def test_domains_store_other_entries_and_the_network_comes_to_rest() -> None:
     full = replace(SMALL, others=50)
     deployments = [work.deployment(1).kernel for work in (SMALL, full)]
     chains = np.arange(4, dtype=np.uint32)
@@ -43,7 +43,7 @@ def test_other_entries_are_in_the_storage_of_every_domain_and_the_network_comes_
     assert len(run_cycles(full, 1, maker(None), None)["blocks"]) < 60
 
 
-def test_all_phases_are_clocked_and_the_clocks_go_away() -> None:
+def test_all_phases_are_timed_and_timers_removed() -> None:
     before = ChainTries.move
     with clocked_phases(PHASES) as clocks:
         assert ChainTries.move is not before
@@ -55,7 +55,7 @@ def test_all_phases_are_clocked_and_the_clocks_go_away() -> None:
 
 
 @pytest.mark.slow
-def test_figures_fit_json_and_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_json_serializable_and_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "call", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(bench, "CHANNELS_OF_DOMAINS", {1: 2, 3: 3})
     found = bench_domains(
@@ -70,6 +70,6 @@ def test_figures_fit_json_and_are_shown(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("keys", [{"sections": ["loads"]}, {"executors": ["dask"]}, {"repeats": 0}, {"others": [0]}])
-def test_what_cannot_be_measured_is_refused(keys: dict[str, Any]) -> None:
+def test_unmeasurable_runs_are_rejected(keys: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="allowed"):
         bench_domains(40, ticks=3, domains=3, programs=30, **keys)

@@ -29,14 +29,14 @@ def allowed(net: Network) -> set[tuple[int, int]]:
         ({"chain": "A", "foreign": 7}, "InvalidChain"),
     ],
 )
-def test_updates_of_allow_lists_are_refused_by_the_first_error(call: dict[str, Any], error: str) -> None:
+def test_allow_list_updates_are_rejected_by_the_first_error(call: dict[str, Any], error: str) -> None:
     net = run(network(allow=[{"tick": 0, **call}]), 3)
     assert [why for _, why in notices(net)] == [error]
     assert not allowed(net)
     assert not len(net.state["allow_updates"])
 
 
-def test_the_consensus_chain_changes_its_list_at_once_and_a_domain_in_its_next_block() -> None:
+def test_consensus_changes_its_list_at_once_and_a_domain_in_its_next_block() -> None:
     both = [{"tick": 0, "chain": "consensus", "foreign": 0}, {"tick": 0, "chain": "A", "foreign": "B", "by": "p9"}]
     net = run(network(allow=both, domain_owners={"A": "p9"}), 1)
     assert allowed(net) == {(0, A)}
@@ -48,7 +48,7 @@ def test_the_consensus_chain_changes_its_list_at_once_and_a_domain_in_its_next_b
     assert net.state["allow_updates"]["allow"].to_pylist() == [b""], "empty, and still there"
 
 
-def test_a_later_opposite_update_wins_and_removals_come_first() -> None:
+def test_later_opposite_update_wins_and_removals_precede() -> None:
     calls = [
         {"tick": 0, "chain": "A", "foreign": "B"},
         {"tick": 0, "chain": "A", "foreign": "consensus"},
@@ -64,7 +64,7 @@ def test_a_later_opposite_update_wins_and_removals_come_first() -> None:
     assert allowed(net) == {(A, B)}
 
 
-def test_a_call_to_a_chain_that_is_taken_off_the_list_is_refused() -> None:
+def test_call_to_a_delisted_chain_is_rejected() -> None:
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}, {"tick": 0, "chain": "B", "foreign": "A"}]
     off = [
         {"tick": 40, "chain": "B", "foreign": "A", "do": "remove"},

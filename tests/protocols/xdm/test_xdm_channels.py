@@ -46,7 +46,9 @@ from tests.support.xdm.xdm_network import Network
         ({**SIGNED, "allowlist": "on"}, {"by": "p1"}, "ChainNotAllowed"),
     ],
 )
-def test_initiate_fails_whole_and_by_the_first_error(options: dict[str, Any], call: dict[str, Any], error: str) -> None:
+def test_initiate_fails_atomically_with_the_first_error(
+    options: dict[str, Any], call: dict[str, Any], error: str
+) -> None:
     net = run(network(initiate(0, **call), **options), 2)
     assert notices(net) == [("A", error)]
     assert not any(len(net.state[name]) for name in ("channels", "next_channels", "outbox"))
@@ -54,7 +56,7 @@ def test_initiate_fails_whole_and_by_the_first_error(options: dict[str, Any], ca
     assert money(net, A, "reserved") == 0
 
 
-def test_a_channel_opens_on_both_sides_and_takes_nonce_0() -> None:
+def test_channel_opens_on_both_sides_and_uses_nonce_0() -> None:
     net = run(network(initiate(0, by="p1", max_outgoing=7), **SIGNED), 1)
     own = channel(net, A, B)
     assert (own["state"], own["next_outbox"], own["count"], own["max_outgoing"]) == (ChannelState.INITIATED, 1, 1, 7)
@@ -73,7 +75,7 @@ def test_a_channel_opens_on_both_sides_and_takes_nonce_0() -> None:
     ]
 
 
-def test_who_pays_a_deposit_stays_alive() -> None:
+def test_deposit_payer_keeps_the_existential_balance() -> None:
     net = run(network(initiate(0, by="p1"), balance=RESERVE + 1, **SIGNED), 1)
     assert balance(net, 1) == 1
 
@@ -91,7 +93,7 @@ def test_channels_are_numbered_by_pair() -> None:
     assert set(rows["state"].tolist()) == {ChannelState.OPEN}
 
 
-def test_an_open_request_two_numbers_ahead_is_of_no_channel() -> None:
+def test_open_request_two_numbers_ahead_belongs_to_no_channel() -> None:
     """Hazard 10; the second is proved again when the first is there."""
     net = settled(network(initiate(0), initiate(0)))
     assert ("B", "INVALID_CHANNEL") in notices(net)
@@ -106,7 +108,7 @@ def test_an_open_request_two_numbers_ahead_is_of_no_channel() -> None:
         ({"domain_owners": {"consensus": 9}}, "options.domain_owners.consensus: the consensus chain has no owner"),
     ],
 )
-def test_calls_of_what_there_is_not_are_told_at_the_start(options: dict[str, Any], text: str) -> None:
+def test_calls_of_unknown_channels_are_reported_at_the_start(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         Network(CHAINS, options=options)
 
@@ -114,14 +116,14 @@ def test_calls_of_what_there_is_not_are_told_at_the_start(options: dict[str, Any
 # ---- close_channel (3.7)
 
 
-def test_an_open_channel_gives_the_whole_deposit_back() -> None:
+def test_open_channel_returns_the_whole_deposit() -> None:
     net = settled(network(initiate(0, by="p1"), close(40, by="p1"), **SIGNED))
     assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
     assert balance(net, 1) == 1_000
     assert [money(net, A, name) for name in ("reserved", "burned")] == [0, 0]
 
 
-def test_a_channel_that_the_other_side_closes_gives_the_whole_deposit_back() -> None:
+def test_channel_closed_by_the_other_side_returns_the_whole_deposit() -> None:
     net = settled(network(initiate(0, by="p1"), close(40, chain="B", foreign="A"), **SIGNED))
     assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
     assert balance(net, 1) == 1_000
@@ -129,9 +131,7 @@ def test_a_channel_that_the_other_side_closes_gives_the_whole_deposit_back() -> 
 
 
 @pytest.mark.parametrize(("reserve", "percent", "burnt"), [(101, 20, 20), (103, 20, 21), (10, 25, 2), (10, 26, 3)])
-def test_a_channel_closed_before_it_is_open_loses_a_share_to_the_nearest_unit_and_the_books_say_so(
-    reserve: int, percent: int, burnt: int
-) -> None:
+def test_channel_closed_before_opening_loses_a_rounded_recorded_share(reserve: int, percent: int, burnt: int) -> None:
     """A half goes down: 2.5 of 10."""
     options: dict[str, Any] = {"channel_reserve_fee": reserve, "reserve_portion_percent": percent, "root_balance": 0}
     net = run(network(initiate(0, by="p1"), close(1, by="p1"), **options, **SIGNED), 40)
@@ -143,7 +143,7 @@ def test_a_channel_closed_before_it_is_open_loses_a_share_to_the_nearest_unit_an
     assert int(books["amount_low"][row]) == 1_000 - burnt
 
 
-def test_root_leaves_a_deposit_from_its_own_account() -> None:
+def test_root_deposits_from_its_own_account() -> None:
     net = network(initiate(0), initiate(1, max_outgoing=3), close(2, channel=1), root_balance=2 * RESERVE)
     run(net, 3)
     assert [money(net, A, name) for name in ("root", "reserved", "burned")] == [RESERVE, RESERVE, 0]
@@ -163,20 +163,20 @@ def test_root_leaves_a_deposit_from_its_own_account() -> None:
         ({}, {"channel": 5}, "MissingChannel"),
     ],
 )
-def test_close_is_refused_by_the_first_error(options: dict[str, Any], call: dict[str, Any], error: str) -> None:
+def test_close_is_rejected_by_the_first_error(options: dict[str, Any], call: dict[str, Any], error: str) -> None:
     net = settled(network(initiate(0, by="p1"), close(40, **call), **{**SIGNED, **options}))
     assert notices(net)[-1][1] == error
     assert states(net) == (ChannelState.OPEN, ChannelState.OPEN)
     assert balance(net, 1) == 1_000 - RESERVE
 
 
-def test_a_closed_channel_is_not_closed_again() -> None:
+def test_closed_channel_is_not_closed_again() -> None:
     net = settled(network(initiate(0, by="p1"), close(40), close(41), **SIGNED))
     assert ("A", "InvalidChannelState") in notices(net)
     assert balance(net, 1) == 1_000
 
 
-def test_a_full_outbox_cannot_be_closed_unless_by_force() -> None:
+def test_full_outbox_can_only_be_closed_by_force() -> None:
     """Hazard 15."""
     calls = initiate(0, max_outgoing=1), close(1)
     net = run(network(*calls), 2)
@@ -188,7 +188,7 @@ def test_a_full_outbox_cannot_be_closed_unless_by_force() -> None:
 
 
 @pytest.mark.parametrize(("inbox", "refused"), [("stored", False), ("pool", True)])
-def test_a_close_behind_the_opening_waits_for_its_turn_where_early_messages_are_kept(inbox: str, refused: bool) -> None:
+def test_close_behind_the_opening_waits_its_turn_if_early_messages_are_retained(inbox: str, refused: bool) -> None:
     """D-3: its kind is judged then, and not as it comes, when the channel is not there."""
     net = settled(network(initiate(0), close(0), inbox=inbox))
     assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
@@ -198,7 +198,7 @@ def test_a_close_behind_the_opening_waits_for_its_turn_where_early_messages_are_
 # ---- hazards of both sides
 
 
-def test_both_sides_initiate_at_once_and_may_close_with_the_penalty() -> None:
+def test_simultaneously_initiating_sides_may_close_with_the_penalty() -> None:
     """Hazard 9."""
     both = initiate(0, by="p1"), initiate(0, chain="B", foreign="A", by="p3")
     net = run(network(*both, close(30, by="p1"), close(30, chain="B", foreign="A", by="p3"), **SIGNED), 29)
@@ -212,7 +212,7 @@ def test_both_sides_initiate_at_once_and_may_close_with_the_penalty() -> None:
 
 
 @pytest.mark.parametrize("closing", [{"by": "p1"}, {"chain": "B", "foreign": "A"}])
-def test_an_open_request_that_the_allow_list_refuses_leaves_the_channel_initiated(closing: dict[str, Any]) -> None:
+def test_open_request_rejected_by_the_allow_list_leaves_the_channel_initiated(closing: dict[str, Any]) -> None:
     """Hazard 11; whichever side closes it, who asked for it loses the share (G9)."""
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}]
     calls = initiate(3, by="p1"), close(40, **closing)
@@ -228,7 +228,7 @@ def test_an_open_request_that_the_allow_list_refuses_leaves_the_channel_initiate
     assert balance(net, 1) == 1_000 - RESERVE // 5
 
 
-def test_calls_in_flight_when_the_other_side_closes_are_refused_and_their_value_comes_back() -> None:
+def test_in_flight_calls_at_a_remote_close_are_rejected_and_refunded() -> None:
     """Hazard 13: fees are not given back."""
     net = run(network(initiate(0), close(33, chain="B", foreign="A")), 30)
     for _ in range(3):
@@ -258,7 +258,7 @@ def test_both_sides_close_at_once() -> None:
     assert net.results[0].wake is None, "nothing is proved again and again"
 
 
-def test_a_request_on_an_initiated_channel_uses_up_no_nonce() -> None:
+def test_request_on_an_initiated_channel_consumes_no_nonce() -> None:
     """Hazard 12: of a chain that takes its channel for open though the other side has refused it."""
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}]
     net = run(network(initiate(3), allow=allow, allowlist="on"), 39)
@@ -275,7 +275,7 @@ def test_a_request_on_an_initiated_channel_uses_up_no_nonce() -> None:
 
 
 @pytest.mark.slow
-def test_roots_do_not_depend_on_cuts_or_kept_tries() -> None:
+def test_roots_are_independent_of_partitions_and_cached_tries() -> None:
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}, {"tick": 1, "chain": "B", "foreign": "A"}]
     calls = initiate(3, by="p1"), initiate(4, by="p1"), close(45, by="p1"), close(46, chain="B", foreign="A", channel=1)
     made = []

@@ -23,7 +23,7 @@ def declared(*moves: tuple[int, TransferRecord, int, int]) -> DeclaredValue:
     return found
 
 
-def test_only_what_goes_between_lakes_and_domains_is_summed_up() -> None:
+def test_only_transfers_between_lakes_and_domains_are_summed() -> None:
     found = declared(
         (FAR, TransferRecord.OUT, NEAR, 5),
         (FAR, TransferRecord.OUT, 0, 7),
@@ -40,7 +40,7 @@ def test_only_what_goes_between_lakes_and_domains_is_summed_up() -> None:
     assert entry == (FAR - 1).to_bytes(4, "little") + (28).to_bytes(16, "little") + bytes(16)
 
 
-def test_what_is_left_is_right_when_sums_pass_128_bits() -> None:
+def test_remaining_value_is_exact_when_sums_exceed_128_bits() -> None:
     """Of all that ever went only the lowest bits are kept; what is on its way always fits."""
     after, drawn = declared((FAR, TransferRecord.OUT, NEAR, MAX_BALANCE)), NO_DRAWN
     cover = CoveredValue(after.frame(), drawn, BEYOND)
@@ -66,7 +66,7 @@ def state_of(chain: int) -> State:
 
 
 @pytest.mark.parametrize("what", [TransferRecord.IN, TransferRecord.CLAIMED])
-def test_what_a_block_has_taken_already_is_not_left_to_it(what: TransferRecord) -> None:
+def test_amounts_accepted_in_a_block_reduce_its_remaining_value(what: TransferRecord) -> None:
     said = declared((FAR, TransferRecord.OUT, NEAR, 10), (FAR, TransferRecord.REJECTED, NEAR, 10))
     money = ChainSums(state_of(NEAR), CoveredValue(said.frame(), NO_DRAWN, BEYOND))
     chain, far, home = (np.array([value] * 3, dtype=np.uint32) for value in (NEAR, FAR, 4))

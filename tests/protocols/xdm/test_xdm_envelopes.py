@@ -77,7 +77,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
     return found
 
 
-def test_each_proves_its_message_one_by_one(shown: list[Shown]) -> None:
+def test_each_envelope_proves_its_message(shown: list[Shown]) -> None:
     for item in shown:
         raw = item.read(item.brought).raw.to_pylist()
         rows = item.brought.envelopes
@@ -92,7 +92,7 @@ def test_each_proves_its_message_one_by_one(shown: list[Shown]) -> None:
             assert message.encode() == body
 
 
-def test_tables_are_what_the_wire_says(shown: list[Shown]) -> None:
+def test_tables_match_the_wire_format(shown: list[Shown]) -> None:
     for item in shown:
         encoded = encode_envelopes(item.brought)
         responses = is_response(item.brought.envelopes["substream"])
@@ -107,7 +107,7 @@ def test_tables_are_what_the_wire_says(shown: list[Shown]) -> None:
         assert (validate(item.read(again)) == MessageValidity.VALID).all()
 
 
-def test_envelopes_of_several_blocks_keep_their_bases(shown: list[Shown]) -> None:
+def test_envelopes_of_several_blocks_retain_their_bases(shown: list[Shown]) -> None:
     values = pa.concat_arrays([encode_envelopes(item.brought) for item in shown])
     responses = np.concatenate([is_response(item.brought.envelopes["substream"]) for item in shown])
     order = np.random.default_rng(5).permutation(len(values))
@@ -118,7 +118,7 @@ def test_envelopes_of_several_blocks_keep_their_bases(shown: list[Shown]) -> Non
     assert encode_envelopes(brought).equals(mixed)
 
 
-def test_no_altered_byte_is_believed(shown: list[Shown]) -> None:
+def test_altered_bytes_are_never_accepted(shown: list[Shown]) -> None:
     """Whatever byte of an envelope is another: no other message comes out of it, and no other channel or nonce.
 
     The weight tag alone is outside every proof; it is read as it was written.
@@ -173,7 +173,7 @@ def believed(item: Shown, value: bytes, response: bool) -> bool:
     return True
 
 
-def test_the_first_error_in_the_order_of_the_reference_is_told(shown: list[Shown]) -> None:
+def test_first_error_in_reference_order_is_reported(shown: list[Shown]) -> None:
     """Channel and nonce are judged after the leaf of the consensus block, and before the receipt and the message."""
     item = next(item for item in shown if (item.brought.envelopes["source"] > 0).any())
     rows = item.brought.envelopes
@@ -203,7 +203,7 @@ def test_the_first_error_in_the_order_of_the_reference_is_told(shown: list[Shown
     assert told(replace(leafless, channel_id=9), after) == MessageValidity.BadProof
 
 
-def test_what_no_chain_can_read_is_told(shown: list[Shown]) -> None:
+def test_unreadable_envelopes_are_reported(shown: list[Shown]) -> None:
     value = CrossDomainMessage.decode(encode_envelopes(shown[0].brought)[0].as_py())
     mmr = value.proof.consensus_chain_mmr_proof
 
@@ -222,7 +222,7 @@ def test_what_no_chain_can_read_is_told(shown: list[Shown]) -> None:
     assert refused.all()
 
 
-def test_tables_that_no_envelope_is_made_of(shown: list[Shown]) -> None:
+def test_tables_without_an_envelope_form(shown: list[Shown]) -> None:
     envelopes, nodes, bases = shown[0].brought.envelopes, shown[0].brought.nodes, shown[0].brought.bases
     first = envelopes["members"][0].as_py()
     for members, told in ((first + b"\0", "a part of a number"), (first[:4] * 2, "twice"), (b"\xff" * 4, "not")):

@@ -82,7 +82,7 @@ def _outcome(net: Network) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize(
     ("closer", "tick"), [pytest.param(*by, marks=[] if by in QUICK else pytest.mark.slow) for by in CLOSED_BY]
 )
-def test_a_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, tick: int) -> None:
+def test_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, tick: int) -> None:
     back, kept, told = CLOSED_BY[closer, tick]
     net = _closed(closer, tick)
     answered = int(back > 0 and told["B"] == "")
@@ -99,7 +99,7 @@ def test_a_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, 
 
 @pytest.mark.parametrize("cuts", [1, 3])
 @pytest.mark.parametrize("tick", [16, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_channel_that_is_closed_without_a_word_has_ended_when_all_has_come_through_it(tick: int, cuts: int) -> None:
+def test_silently_closed_channel_ends_once_everything_passed_through(tick: int, cuts: int) -> None:
     """Root may close a channel whose outbox is full (D-10): the other side keeps its own open for ever."""
     net = _closed("B", tick, cuts=cuts, last=tick - 3, force_close="on", max_outgoing_messages=1)
     assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN, ChannelState.CLOSED]
@@ -107,7 +107,7 @@ def test_a_channel_that_is_closed_without_a_word_has_ended_when_all_has_come_thr
     assert net.state.programs["caller"]["answered"].sum() == 1, "what was under way is answered"
 
 
-def test_a_close_that_is_refused_for_its_tag_ends_the_channel_all_the_same() -> None:
+def test_close_rejected_for_its_tag_still_ends_the_channel() -> None:
     """``trust_tag``: who carries the request to close alters its tag, and the other side keeps its own open."""
     altered = ("tamper", "B", "A", 20, 44, {"what": "tag"})
     net = _closed("B", 19, faults=(altered,), trust_tag="on")
@@ -131,9 +131,7 @@ PLANNED = {"chain": "A", "foreign": "B", "do": "initiate"}
         ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A", "by": "p3"}, (), 0),
     ],
 )
-def test_what_a_planned_channel_can_take_waits_for_it(
-    planned: dict[str, object], faults: tuple[Any, ...], back: int
-) -> None:
+def test_answers_wait_for_a_planned_channel(planned: dict[str, object], faults: tuple[Any, ...], back: int) -> None:
     for closer, tick in (("A", 2), ("B", 13)):
         net = _closed(closer, tick, planned, faults=faults)
         assert _outcome(net) == (back, 70 - back, int(back > 0), int(back == 0)), "exactly one reply"
@@ -141,14 +139,14 @@ def test_what_a_planned_channel_can_take_waits_for_it(
 
 
 @pytest.mark.parametrize("tick", [18, 30, 46])
-def test_a_fork_takes_back_what_was_given_up(tick: int) -> None:
+def test_fork_reverts_given_up_answers(tick: int) -> None:
     """However the fork falls, the answer and the call end once in the chain that stands."""
     net = _closed("B", 13, faults=(("reorg", None, None, tick, tick, {"depth": 4}),), archiving_depth=5)
     assert net.logs["reverted"], "chains went back"
     assert _outcome(net) == (0, 70, 0, 1)
 
 
-def test_an_answer_that_an_allow_list_holds_back_is_kept() -> None:
+def test_answer_delayed_by_an_allow_list_is_retained() -> None:
     """The other chain may be allowed again: then the answer travels."""
     removed = {"tick": 13, "chain": "B", "foreign": "A", "do": "remove"}
     net = Network(

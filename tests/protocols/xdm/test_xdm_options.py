@@ -35,13 +35,13 @@ from tests.support.xdm.xdm_network import Network
         ),
     ],
 )
-def test_what_is_refused(options: dict[str, Any], text: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput) as found:
         validate_document(XdmOptions, options, "s.toml", ("options",))
     assert str(found.value).startswith("s.toml: ") and text in str(found.value)
 
 
-def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
+def test_profile_sets_defaults_that_explicit_values_override() -> None:
     assert XdmOptions(profile="seed") == XdmOptions()
     deployed = XdmOptions(profile="deployed")
     assert {name: getattr(deployed, name) for name in DEPLOYED} == DEPLOYED
@@ -49,7 +49,7 @@ def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
     assert (given.inbox, given.fee_model) == ("stored", DEPLOYED["fee_model"])
 
 
-def test_with_as_few_roots_as_are_allowed_messages_come() -> None:
+def test_messages_arrive_with_the_fewest_allowed_roots() -> None:
     """With one less what is proved under a final block would be under a root that is forgotten when it is brought."""
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"archiving_depth": 3, "mmr_roots": 5})
     net.call(1, 2, b"hello")
@@ -58,7 +58,7 @@ def test_with_as_few_roots_as_are_allowed_messages_come() -> None:
     assert not net.refusals()
 
 
-def test_any_number_of_channels_a_block_that_is_allowed_can_be_counted() -> None:
+def test_every_allowed_channel_count_per_block_works() -> None:
     found = {}
     for most in (15, LARGEST - 1, LARGEST):
         net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"channels_per_block": most})
@@ -70,7 +70,7 @@ def test_any_number_of_channels_a_block_that_is_allowed_can_be_counted() -> None
     assert len({*found.values()}) == 1
 
 
-def test_all_value_of_a_network_has_128_bits() -> None:
+def test_network_value_has_128_bits() -> None:
     most, options = 10**38 - 1, {"endowment": 0}
     programs = dict.fromkeys(range(1, 4), "caller")
     Network({"A": programs, "B": {5: "caller"}}, balance=2**126 - 2**50, options=options).block()
@@ -78,7 +78,7 @@ def test_all_value_of_a_network_has_128_bits() -> None:
         Network({"A": programs, "B": {5: "caller"}}, balance=most, options=options)
 
 
-def test_a_program_on_no_chain_has_no_value(tmp_path: Path) -> None:
+def test_unplaced_program_has_no_value(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(
         '[network]\nprotocol = "xdm"\n[[chains]]\nname = "left"\n'

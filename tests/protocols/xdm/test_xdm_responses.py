@@ -27,7 +27,7 @@ from tests.support.xdm.xdm_network import Network
 
 
 @pytest.mark.parametrize(("trust", "back", "wrong"), [("off", 1, 0), ("on", 0, 1)])
-def test_a_tag_altered_on_a_response_loses_a_refund_only_where_it_is_trusted(trust: str, back: int, wrong: int) -> None:
+def test_altered_response_tag_loses_a_refund_only_where_trusted(trust: str, back: int, wrong: int) -> None:
     """Hazard 16."""
     tampered = [("tamper", "B", "A", 30, 10**6, {"what": "tag", "every": 1})]
     net = run(network(initiate(0), trust_tag=trust, faults=tampered), 30)
@@ -39,7 +39,7 @@ def test_a_tag_altered_on_a_response_loses_a_refund_only_where_it_is_trusted(tru
     assert notices(net).count(("A", "WeightTagNotMatch")) == wrong
 
 
-def test_a_tag_altered_on_an_open_request_or_its_response_leaves_the_channel_initiated() -> None:
+def test_altered_tag_of_an_opening_leaves_the_channel_initiated() -> None:
     for source, destination, theirs in (("A", "B", ChannelState.INITIATED), ("B", "A", ChannelState.OPEN)):
         tampered = [("tamper", source, destination, 0, 10**6, {"what": "tag", "every": 1})]
         net = settled(network(initiate(0), trust_tag="on", faults=tampered))
@@ -47,7 +47,7 @@ def test_a_tag_altered_on_an_open_request_or_its_response_leaves_the_channel_ini
         assert "WeightTagNotMatch" in {why for _, why in notices(net)}
 
 
-def test_an_acknowledgement_ends_the_responses_below_it_up_to_a_gap() -> None:
+def test_acknowledgement_ends_lower_responses_up_to_a_gap() -> None:
     """Hazard 21: one of a response that is not there ends none; what a gap leaves behind is told."""
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"resubmit_after": 1_000}, balance=1_000)
     for _ in range(4):
@@ -85,7 +85,7 @@ def test_an_acknowledgement_ends_the_responses_below_it_up_to_a_gap() -> None:
     assert [text for _, text in notices(net)].count("ResponsesLeft") == 1
 
 
-def test_a_call_of_what_is_not_installed_is_refused_whatever_runs_beside_it() -> None:
+def test_call_to_an_uninstalled_program_is_rejected_regardless_of_others() -> None:
     """Within a chain as between chains, and value comes back."""
     net = Network({"A": {1: "caller", 4: None, 5: "faulty"}, "B": {2: "echo", 3: None}}, balance=1_000)
     before = balance(net, 1)
@@ -102,7 +102,7 @@ def test_a_call_of_what_is_not_installed_is_refused_whatever_runs_beside_it() ->
 @pytest.mark.parametrize(
     ("asked", "error"), [(None, "MissingMessage"), (RequestKind.ENDPOINT, "InvalidMessagePayload")]
 )
-def test_a_response_to_no_request_or_one_of_another_kind_does_nothing(asked: RequestKind | None, error: str) -> None:
+def test_response_to_no_request_or_of_another_kind_has_no_effect(asked: RequestKind | None, error: str) -> None:
     """It uses up its nonce, is told by name, and neither opens a channel nor pays a fee (3.5)."""
     net = run(network(initiate(0)), 12)
     assert states(net)[0] == ChannelState.INITIATED and len(net.state["responses"]) == 1

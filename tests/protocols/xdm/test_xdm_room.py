@@ -12,7 +12,7 @@ from tests.support.xdm.xdm_channels import SIGNED, A, B, channel, initiate, netw
 from tests.support.xdm.xdm_network import Network, Placed
 
 
-def test_one_message_at_a_time_where_max_outgoing_is_1() -> None:
+def test_one_message_at_a_time_with_max_outgoing_1() -> None:
     """Hazard 23; the others wait, in their order."""
     net = run(network(initiate(0, max_outgoing=1)), 20)
     for _ in range(2):
@@ -23,7 +23,7 @@ def test_one_message_at_a_time_where_max_outgoing_is_1() -> None:
     assert outcome(net) == (2, 0)
 
 
-def test_an_older_channel_is_used_when_the_newest_is_full() -> None:
+def test_older_channel_is_used_when_the_newest_is_full() -> None:
     """Hazard 24."""
     net = settled(network(initiate(0), initiate(25, max_outgoing=2)))
     for _ in range(3):
@@ -42,7 +42,7 @@ def test_an_older_channel_is_used_when_the_newest_is_full() -> None:
         ("off", (4, 4, 4), ["FundsUnavailable"] * 5),
     ],
 )
-def test_a_call_that_cannot_be_paid_takes_no_room(waits: str, balance: tuple[int, ...], said: list[str]) -> None:
+def test_unaffordable_call_takes_no_capacity(waits: str, balance: tuple[int, ...], said: list[str]) -> None:
     """3.3: each call is one of its own, and what fails has no channel. There is room for two."""
     chains: dict[str, Placed] = {"A": {1: "caller", 2: "caller", 3: "caller"}, "B": {4: "echo"}}
     options = {"calls_wait": waits, "max_outgoing_messages": 2, "endowment": 0}
@@ -60,7 +60,7 @@ def test_a_call_that_cannot_be_paid_takes_no_room(waits: str, balance: tuple[int
     assert outbox == {call for call, reason in zip(calls, said, strict=True) if not reason}
 
 
-def test_fees_are_taken_in_the_order_of_calls_whatever_chain_they_go_to() -> None:
+def test_fees_are_charged_in_call_order_regardless_of_destination() -> None:
     chains: dict[str, Placed] = {"A": {1: "caller"}, "B": {2: "echo"}, "C": {3: "echo"}}
     net = Network(chains, options={"endowment": 0, "calls_wait": "off"}, balance=5)
     net.call(1, 3)
@@ -70,7 +70,7 @@ def test_fees_are_taken_in_the_order_of_calls_whatever_chain_they_go_to() -> Non
     assert [reason for _, reason in net.refusals()] == ["FundsUnavailable"]
 
 
-def test_calls_wait_for_a_channel_that_is_to_come_from_either_side() -> None:
+def test_calls_wait_for_a_channel_planned_by_either_side() -> None:
     net = network(initiate(10, chain="B", foreign="A"))
     net.call(1, 2)
     run(net, 9)
@@ -80,7 +80,7 @@ def test_calls_wait_for_a_channel_that_is_to_come_from_either_side() -> None:
     assert outcome(net) == (1, 0)
 
 
-def test_calls_are_refused_when_no_channel_is_to_come() -> None:
+def test_calls_are_rejected_without_a_planned_channel() -> None:
     net = network()
     net.call(1, 2)
     run(net, 2)
@@ -96,7 +96,7 @@ def test_calls_are_refused_when_no_channel_is_to_come() -> None:
         ("p3", [("reorg", None, None, 11, 11, {"depth": 1})], ["BadOrigin", "BadOrigin", "NoOpenChannel"]),
     ],
 )
-def test_calls_are_refused_when_the_other_side_does_not_initiate(by: str, faults: Any, refused: list[str]) -> None:
+def test_calls_are_rejected_if_the_other_side_does_not_initiate(by: str, faults: Any, refused: list[str]) -> None:
     """Its call fails, or is never made, or a fork takes it back and it fails again; nothing else wakes the network."""
     net = network(initiate(10, chain="B", foreign="A", by=by), faults=faults)
     net.call(1, 2)
@@ -109,7 +109,7 @@ def test_calls_are_refused_when_the_other_side_does_not_initiate(by: str, faults
     assert [reason for _, reason in net.refusals()] == refused
 
 
-def test_calls_wait_for_a_channel_that_a_fork_took_back_from_a_chain_that_has_halted_since() -> None:
+def test_calls_wait_for_a_channel_reverted_by_a_fork_of_a_since_halted_chain() -> None:
     """It is initiated again when its chain goes on, long after the tick that was planned."""
     faults = [("reorg", None, None, 11, 11, {"depth": 1}), ("halt", "B", None, 11, 20, {})]
     net = network(initiate(10, chain="B", foreign="A"), faults=faults)
@@ -119,7 +119,7 @@ def test_calls_wait_for_a_channel_that_a_fork_took_back_from_a_chain_that_has_ha
     assert outcome(net) == (1, 0) and ("A", "NoOpenChannel") not in notices(net)
 
 
-def test_calls_are_refused_when_operators_give_the_opening_up() -> None:
+def test_calls_are_rejected_once_operators_give_up_the_opening() -> None:
     """Both sides initiate at once (hazard 9), and no call waits for ever for what can never open."""
     both = initiate(0, by="p1"), initiate(0, chain="B", foreign="A", by="p3")
     net = network(*both, **SIGNED)
@@ -147,7 +147,7 @@ def test_each_call_pays_the_fees_of_its_channel() -> None:
     assert int((before - net.state["accounts"]["balance_low"]).sum()) == 32
 
 
-def test_what_a_chain_sends_does_not_depend_on_chains_that_share_its_task() -> None:
+def test_sent_messages_are_independent_of_chains_in_the_same_task() -> None:
     """On A a late answer waits behind a call that costs too much; on C a sender cannot pay, in the same blocks."""
     late = "tests.support.xdm.properties.xdm_programs:Special"
     chains: dict[str, Placed] = {"A": {11: "caller", 12: late}, "B": {21: "caller", 22: late}, "C": {31: "caller"}}
@@ -196,7 +196,7 @@ def _between(net: Network, chain: str, foreign: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("most", [MAX_NONCE + 1, 100])
-def test_the_last_message_of_a_channel_closes_it(most: int) -> None:
+def test_last_message_of_a_channel_closes_it(most: int) -> None:
     net = _near_the_last_nonce(3, max_messages=most)
     for _ in range(5):
         net.call(1, 2)
@@ -209,7 +209,7 @@ def test_the_last_message_of_a_channel_closes_it(most: int) -> None:
     assert [text for _, text in notices(net) if text == "NoOpenChannel"] == ["NoOpenChannel"] * 3
 
 
-def test_a_channel_with_a_full_outbox_is_closed_once_a_response_has_come() -> None:
+def test_channel_with_a_full_outbox_closes_after_a_response() -> None:
     net = _near_the_last_nonce(3, max_messages=100, max_outgoing_messages=2)
     net.call(1, 2)
     net.call(1, 2)
@@ -222,7 +222,7 @@ def test_a_channel_with_a_full_outbox_is_closed_once_a_response_has_come() -> No
     assert outcome(net) == (2, 1)
 
 
-def test_a_channel_with_room_for_anything_takes_no_memory_for_it() -> None:
+def test_channel_with_maximum_capacity_allocates_no_memory_for_it() -> None:
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"max_outgoing_messages": 2**32 - 1})
     net.call(1, 2)
     net.settle()

@@ -101,7 +101,7 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
     return net
 
 
-def test_what_is_sent_arrives_or_comes_back(settled: LakeNetwork) -> None:
+def test_transfers_arrive_or_are_refunded(settled: LakeNetwork) -> None:
     spent = dict.fromkeys(PROGRAMS, 0)
     for _, sender, receiver, amount, _, error in CALLS:
         local = error in ("MinimumTransferAmount", "LowBalance", "FundsUnavailable", "InvalidMessageDestination")
@@ -114,7 +114,7 @@ def test_what_is_sent_arrives_or_comes_back(settled: LakeNetwork) -> None:
     assert rows(settled, "outbox") == []
 
 
-def test_programs_are_told_why(settled: LakeNetwork) -> None:
+def test_programs_learn_the_reason(settled: LakeNetwork) -> None:
     found = []
     for height in settled.lake.heights():
         for table in settled.lake.log_rows("outbound", settled.lake.manifest(height)):
@@ -125,14 +125,14 @@ def test_programs_are_told_why(settled: LakeNetwork) -> None:
     assert sorted(found) == sorted(call[5] for call in at_once)
 
 
-def test_the_books_say_what_domains_have(settled: LakeNetwork) -> None:
+def test_books_record_domain_balances(settled: LakeNetwork) -> None:
     issued = {row["chain"]: row["issuance_low"] for row in rows(settled, "money") if row["chain"]}
     books = [(row["what"], row["source"], row["amount_low"]) for row in rows(settled, "books")]
     # Nothing is on its way, so that nothing is unconfirmed or cancelled.
     assert books == [(Book.BALANCE, chain, amount) for chain, amount in sorted(issued.items())]
 
 
-def test_a_transfer_on_its_way_has_its_entry() -> None:
+def test_in_flight_transfer_has_its_entry() -> None:
     messages = blank_messages(
         1,
         kind=np.array([Kind.REQUEST], dtype=np.uint8),
@@ -152,7 +152,7 @@ def test_a_transfer_on_its_way_has_its_entry() -> None:
     assert other.to_pylist() == [wire[: -len(account[1]) - 1] + bytes.fromhex(OTHER)]
 
 
-def test_a_domain_exports_no_more_than_it_has() -> None:
+def test_domain_exports_no_more_than_it_has() -> None:
     books = Books(empty_frame(BOOKS_SCHEMA))
     books.apply(0, TransferRecord.OUT, 1, 100)
     books.apply(1, TransferRecord.IN, 0, 100)
@@ -162,7 +162,7 @@ def test_a_domain_exports_no_more_than_it_has() -> None:
     assert (books[(Book.BALANCE, 1, 0)], books[(Book.UNCONFIRMED, 1, 2)]) == (100, 0)
 
 
-def test_what_the_books_refuse_when_a_receipt_is_confirmed_is_told() -> None:
+def test_book_rejections_at_receipt_confirmation_are_reported() -> None:
     fields = ExecutionReceipt.decode(bytes(256)).fields
     out = [{"chain_id": "Consensus", "amount": 60}, {"chain_id": {"Domain": 1}, "amount": 101}]
     receipt = ExecutionReceipt(
@@ -193,7 +193,7 @@ def test_what_the_books_refuse_when_a_receipt_is_confirmed_is_told() -> None:
     assert len(again["confirmed"]) == 0 and refused == []
 
 
-def test_what_a_domain_does_not_have_is_minted_nowhere() -> None:
+def test_value_a_domain_lacks_is_minted_nowhere() -> None:
     """Hazard 28: a domain that makes value exports none of it; who waits for it is not kept busy."""
     for receiver in (3, 9):
         chains: dict[str, domains.Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {3: "caller"}}
@@ -216,7 +216,7 @@ def test_what_a_domain_does_not_have_is_minted_nowhere() -> None:
         assert all(result.wake is None for result in net.results)
 
 
-def test_what_is_refused_is_claimed_once() -> None:
+def test_rejected_value_is_claimed_once() -> None:
     books = Books(empty_frame(BOOKS_SCHEMA))
     books.apply(0, TransferRecord.OUT, 1, 100)
     with pytest.raises(BookError):  # the other chain has not refused it
@@ -228,7 +228,7 @@ def test_what_is_refused_is_claimed_once() -> None:
     assert again.value.error is TransporterError.BalanceUnderflow
 
 
-def test_a_transfer_into_a_channel_that_was_closed_comes_back(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_transfer_into_a_closed_channel_is_refunded(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("closed")
     closing = (
         '[[options.channel_calls]]\ntick = 3\nchain = "domain-1"\nforeign = "domain-0"\ndo = "close"\n\n[[chains]]'

@@ -38,7 +38,7 @@ def played(net: Network, blocks: int = 60) -> Network:
     return net
 
 
-def test_a_request_whose_fee_the_books_do_not_have_is_never_answered() -> None:
+def test_request_with_an_uncovered_fee_is_never_answered() -> None:
     net = drifting(3)
     for _ in range(2):  # both burn 2, of which the first gets 3
         net.call(1, 9, b"hello")
@@ -59,7 +59,7 @@ def test_a_request_whose_fee_the_books_do_not_have_is_never_answered() -> None:
     )
 
 
-def test_an_amount_that_the_books_do_not_have_beside_its_fee_goes_back() -> None:
+def test_uncovered_amount_beside_its_fee_is_refunded() -> None:
     for method in ("call", METHOD):
         net = drifting(3)
         net.call(1, 9, b"", amount=10, method=method)
@@ -77,7 +77,7 @@ def _rejected(net: Network, reason: str) -> list[tuple[int, str]]:
     return [(chain, name) for chain, name in rows if name == reason]
 
 
-def test_what_cannot_be_noted_does_not_leave() -> None:
+def test_unrecordable_value_is_not_sent() -> None:
     for room, amount, error in ((1, 0, "FailedToNoteTransferOut"), (2, 1, "BalanceOverflow"), (12, 10, "")):
         net = Network({"consensus": {1: "caller"}, "A": {2: "echo"}}, options={"endowment": 100}, balance=10)
         high, low = split_words([MAX_BALANCE - room])
@@ -95,7 +95,7 @@ def test_what_cannot_be_noted_does_not_leave() -> None:
         assert join_words(net.state["money"], "outbox_held")[CONSENSUS] == (0 if error else 2)
 
 
-def test_what_a_late_answer_gives_back_is_with_who_answered_if_it_is_refused() -> None:
+def test_rejected_refund_of_a_late_answer_remains_with_its_sender() -> None:
     """The channel is closed where the call came from before its answer comes."""
     closing = {"tick": 14, "chain": "A", "foreign": "B", "do": "close"}
     net = Network(
@@ -122,7 +122,7 @@ def test_what_a_late_answer_gives_back_is_with_who_answered_if_it_is_refused() -
     assert books["what"].tolist() == [Book.BALANCE] * len(books), "nothing is cancelled or on its way any more"
 
 
-def test_what_is_accepted_before_the_answer_is_logged_when_it_is() -> None:
+def test_early_accepted_amount_is_logged_at_acceptance() -> None:
     net = Network({"A": {1: "caller"}, "B": {2: ACTOR}}, options={"endowment": 1_000}, balance=100)
     replay = Replay(net)
     net.call(1, 2, b"", amount=70, method="keep")

@@ -29,7 +29,7 @@ class Watched(Network):
 
 
 @pytest.mark.slow
-def test_roots_and_proofs_do_not_depend_on_kept_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roots_and_proofs_are_independent_of_cached_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """All kept, given up now and then, none kept: only then the log is read."""
     made, read = [], []
     for most in (storage.MOST_VERSIONS, 9, 0):
@@ -48,7 +48,7 @@ def test_roots_and_proofs_do_not_depend_on_kept_versions(monkeypatch: pytest.Mon
     assert read[0] == 0 < read[1] < read[2]
 
 
-def test_a_chain_that_nobody_confirms_does_not_keep_its_storage_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unconfirmed_chain_does_not_retain_its_storage_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "LEAST_ENTRIES", 100)
     chains = np.arange(2, dtype=np.uint32)
     tries = ChainTries.of(chains)

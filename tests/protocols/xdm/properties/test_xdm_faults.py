@@ -47,18 +47,18 @@ def fault(kind: str, last: int = 20, source: str | None = None, destination: str
     return kind, source, destination, 0, last, {"every": 1, **args}
 
 
-def test_nothing_is_refused_where_carriers_are_honest() -> None:
+def test_honest_carriers_cause_no_rejections() -> None:
     assert settled(network()) == Counter()
 
 
 @pytest.mark.parametrize("what", ["node", "nonce", "source", "base"])
-def test_what_is_tampered_with_is_a_bad_proof_and_comes_again(what: str) -> None:
+def test_tampered_message_is_a_bad_proof_and_is_resubmitted(what: str) -> None:
     refused = settled(network(fault("tamper", what=what)))
     assert set(refused) == {"BadProof"}
     assert refused["BadProof"] >= 3 * CALLS
 
 
-def test_honest_messages_are_taken_beside_those_that_are_tampered_with() -> None:
+def test_honest_messages_are_accepted_beside_tampered_ones() -> None:
     net = network(fault("tamper", what="node", every=3))
     net.block(12)
     assert {reason for _, reason in net.refusals()} == {"BadProof"}
@@ -66,7 +66,7 @@ def test_honest_messages_are_taken_beside_those_that_are_tampered_with() -> None
     assert taken >= CALLS, "the others of the same proof are as good as before"
 
 
-def test_a_tag_that_is_altered_changes_nothing() -> None:
+def test_altered_tag_changes_nothing() -> None:
     assert settled(network(fault("tamper", what="tag", last=1000))) == Counter()
 
 
@@ -75,35 +75,35 @@ def test_every_sixth_message_is_dropped_and_all_arrive() -> None:
     assert set(refused) <= {"INVALID_NONCE"}
 
 
-def test_all_is_dropped_for_a_while() -> None:
+def test_everything_is_dropped_for_a_while() -> None:
     assert settled(network(fault("drop", last=30))) == Counter()
 
 
 @pytest.mark.slow
-def test_operators_that_are_down_for_2000_blocks_prove_again_what_the_others_expect() -> None:
+def test_operators_down_for_2000_blocks_prove_again() -> None:
     """Hazard 31 in its full size: most of these blocks are slept through."""
     net = network(fault("drop", last=2_000))
     assert settled(net) == Counter()
     assert net.tick > 2_000
 
 
-def test_what_comes_twice_is_taken_once() -> None:
+def test_duplicate_message_is_accepted_once() -> None:
     refused = settled(network(fault("replay", blocks=1), fault("replay", blocks=0)))
     assert set(refused) == {"INVALID_NONCE"}
     assert refused["INVALID_NONCE"] >= 6 * CALLS
 
 
-def test_what_comes_late_comes_under_an_old_proof() -> None:
+def test_late_message_arrives_under_an_old_proof() -> None:
     assert set(settled(network(fault("delay", blocks=4)))) == set()
 
 
-def test_a_proof_that_is_too_old_is_refused_and_made_again() -> None:
+def test_expired_proof_is_rejected_and_rebuilt() -> None:
     net = network(fault("delay", blocks=12), options={"mmr_roots": 8, "resubmit_after": 40})
     assert set(settled(net)) == {"BadProof"}
 
 
 @pytest.mark.parametrize("inbox", ["stored", "pool"])
-def test_messages_that_come_in_another_order_are_executed_in_theirs(inbox: str) -> None:
+def test_reordered_messages_are_executed_in_order(inbox: str) -> None:
     net = network(fault("reorder", of=3), options={"inbox": inbox, "resubmit_after": 5})
     refused = settled(net)
     # In a pool they wait for those before them, as transactions do.
@@ -115,13 +115,13 @@ def test_messages_that_come_in_another_order_are_executed_in_theirs(inbox: str) 
     assert executed["callback"].tolist() == sorted(executed["callback"].tolist())
 
 
-def test_what_is_too_far_ahead_is_refused() -> None:
+def test_nonce_too_far_ahead_is_rejected() -> None:
     net = network(fault("drop", last=8, every=2), options={"max_future_nonces": 1})
     assert "IN_FUTURE_NONCE" in settled(net)
 
 
 @pytest.mark.parametrize("chain", ["a", "consensus"])
-def test_a_halted_chain_makes_no_block_and_goes_on_afterwards(chain: str) -> None:
+def test_halted_chain_makes_no_block_and_resumes(chain: str) -> None:
     net = network(("halt", chain, None, 3, 9, {}))
     sums, record = Sums(net), Record(net)
     for tick in range(12):
@@ -137,7 +137,7 @@ def test_a_halted_chain_makes_no_block_and_goes_on_afterwards(chain: str) -> Non
     assert set(settled(net, (sums, record))) == {"ChainHalted"}
 
 
-def test_value_that_left_in_the_last_block_before_the_consensus_chain_halts_is_booked() -> None:
+def test_value_exported_just_before_a_consensus_halt_is_recorded() -> None:
     net = network(("halt", "consensus", None, 3, 5, {}), calls=0)
     sums = Sums(net)
     for tick in range(40):
@@ -149,7 +149,7 @@ def test_value_that_left_in_the_last_block_before_the_consensus_chain_halts_is_b
     assert net.refusals() == []
 
 
-def test_two_sources_with_one_channel_and_nonce_are_two_messages_unless_the_tag_lacks_the_source() -> None:
+def test_equal_channel_and_nonce_of_two_sources_are_two_messages_with_source_tags() -> None:
     def played(pool_tag: str) -> Counter[str]:
         chains = {"consensus": {2: "echo"}, "a": {11: "caller"}, "b": {21: "caller"}}
         net = Network(chains, balance=10**6, options={"pool_tag": pool_tag, "resubmit_after": 4})
@@ -163,7 +163,7 @@ def test_two_sources_with_one_channel_and_nonce_are_two_messages_unless_the_tag_
     assert played("without_src") == Counter(AlreadyImported=1)
 
 
-def test_a_request_that_can_never_be_taken_keeps_no_place_in_a_pool_that_lacks_the_source() -> None:
+def test_permanently_rejected_request_does_not_block_a_pool_without_source_tags() -> None:
     """Hazard 9: a and c both initiate, so that a's request for channel 0 of c is refused whenever it comes."""
     chains = {"consensus": {}, "a": {11: "caller"}, "b": {21: "caller"}, "c": {32: "echo"}}
     opening = [{"tick": 0, "chain": one, "foreign": other} for one, other in ("ac", "ca", "bc")]
@@ -178,7 +178,7 @@ def test_a_request_that_can_never_be_taken_keeps_no_place_in_a_pool_that_lacks_t
 @pytest.mark.parametrize(
     ("weights", "drift"), [({}, 0), ({"b": {"message": 50_000_000}}, 4), ({"a": {"message": 50_000_000}}, -4)]
 )
-def test_minting_by_other_weights_than_those_that_fees_were_collected_by_is_found(weights: Any, drift: int) -> None:
+def test_minting_weights_other_than_fee_weights_are_detected(weights: Any, drift: int) -> None:
     """Hazard 26: 5 units for 50 million, where the other chain says 1."""
     net = Network(CHAINS, balance=10**6, options={"v0_mint": "recomputed", "weights": weights})
     sums = Sums(net)
@@ -198,6 +198,6 @@ def test_minting_by_other_weights_than_those_that_fees_were_collected_by_is_foun
     assert net.refusals() == ([("consensus", "BalanceUnderflow")] if drift > 0 else [])
 
 
-def test_weights_are_of_chains_that_there_are() -> None:
+def test_weights_need_existing_chains() -> None:
     with pytest.raises(InvalidInput, match=r"options\.weights\.nowhere"):
         network(options={"weights": {"nowhere": {"message": 1}}})

@@ -71,7 +71,7 @@ def forked(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, by
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, sized(4, 7)))]
 )
-def test_random_networks_with_forks_keep_the_guarantees_however_they_are_cut(seed: int) -> None:
+def test_random_forked_networks_hold_guarantees_under_any_partitioning(seed: int) -> None:
     keywords, calls = forked(seed)
     net = Network(**keywords)
     roots = play(net, calls, Sums(net), Record(net), Replay(net))
@@ -92,7 +92,7 @@ def test_random_networks_with_forks_keep_the_guarantees_however_they_are_cut(see
         ),
     ],
 )
-def test_30_a_fork_below_the_depth_after_relaying_has_no_effect_elsewhere(blocks: int, depth: int) -> None:
+def test_30_fork_below_the_depth_after_relaying_has_no_remote_effect(blocks: int, depth: int) -> None:
     """A call between domains, to and from the consensus chain, and within a chain, whenever the fork comes."""
     net = Checked(options=DEEP)
     net.block(2)
@@ -108,7 +108,7 @@ def test_30_a_fork_below_the_depth_after_relaying_has_no_effect_elsewhere(blocks
     assert users(net) == len(calls)
 
 
-def test_the_tables_go_back_and_carriers_operators_and_users_do_not() -> None:
+def test_fork_reverts_tables_but_not_carriers_operators_or_users() -> None:
     net = Network(CHAINS, balance=10**6, options=DEEP)
     for block in range(20):
         net.call(11, 22, bytes([block]))
@@ -130,7 +130,7 @@ def test_the_tables_go_back_and_carriers_operators_and_users_do_not() -> None:
     assert net.state["blocks"]["number"].tolist()[-2:] == [block, net.tick + 1]
 
 
-def test_a_proof_under_an_abandoned_block_is_refused_and_made_again() -> None:
+def test_proof_under_an_abandoned_block_is_rejected_and_rebuilt() -> None:
     """To the consensus chain operators prove under its newest block, of which a fork takes the number away."""
     late = ("delay", None, "consensus", 0, 40, {"blocks": 3})
     net = Checked(options=DEEP, faults=[late])
@@ -144,7 +144,7 @@ def test_a_proof_under_an_abandoned_block_is_refused_and_made_again() -> None:
     assert net.idle() and executed(net, 2) == [0]
 
 
-def test_planned_calls_that_a_fork_took_back_are_made_again() -> None:
+def test_planned_calls_reverted_by_a_fork_are_repeated() -> None:
     planned = [
         {"tick": 4, "chain": "a", "foreign": "b", "do": "initiate"},
         {"tick": 6, "chain": "b", "foreign": "consensus", "do": "initiate"},
@@ -161,7 +161,7 @@ def test_planned_calls_that_a_fork_took_back_are_made_again() -> None:
     assert len(opened) == 4 and not len(net.state["recalled"])
 
 
-def test_forks_that_follow_each_other_and_sleep() -> None:
+def test_successive_forks_and_idle_periods() -> None:
     net = Checked(options={"archiving_depth": 9, "challenge_period": 40})
     net.call(11, 22)
     net.block(3)
@@ -176,7 +176,7 @@ def test_forks_that_follow_each_other_and_sleep() -> None:
     assert executed(net, 22) == [0] and executed(net, 12) == list(range(5)) and users(net) == 6
 
 
-def test_a_fork_by_chance_wakes_no_network() -> None:
+def test_random_fork_wakes_no_network() -> None:
     chance = ("reorg", None, None, 0, 2**64 - 1, {"chance": 0.5, "most": 4})
     net = Network(CHAINS, options=DEEP, faults=[chance], balance=10**6)
     net.call(11, 22)
@@ -187,13 +187,13 @@ def test_a_fork_by_chance_wakes_no_network() -> None:
     assert len(net.logs["reverted"])
 
 
-def test_no_fork_while_the_consensus_chain_is_halted() -> None:
+def test_no_fork_occurs_while_the_consensus_chain_is_halted() -> None:
     net = Network(CHAINS, options=DEEP, faults=[fork(4, 2), ("halt", "consensus", None, 3, 6, {})])
     net.block(5)
     assert net.gone_back_to() is None and not len(net.logs["reverted"])
 
 
 @pytest.mark.parametrize("args", [{"depth": 5}, {"chance": 0.1, "most": 5}])
-def test_forks_stay_above_what_is_final(args: dict[str, Any]) -> None:
+def test_forks_stay_above_finalized_blocks(args: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=r'kind = "reorg": (depth|most) = 5; allowed: less than'):
         Network(CHAINS, options=DEEP, faults=[("reorg", None, None, 1, 1, args)])

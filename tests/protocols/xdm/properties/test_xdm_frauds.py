@@ -145,7 +145,7 @@ def honest_balances() -> list[int]:
         pytest.param(1, "transfers", "InvalidTransfers", marks=pytest.mark.slow),
     ],
 )
-def test_a_false_receipt_is_pruned_with_what_was_built_on_it(found_after: int, what: str, kind: str) -> None:
+def test_false_receipt_is_pruned_with_its_descendants(found_after: int, what: str, kind: str) -> None:
     """With ``found_after`` the whole period it is found in the block in which it would be confirmed."""
     net, receipts = played(fraud(what=what, found_after=found_after))
     taken = TICK + 2
@@ -160,7 +160,7 @@ def test_a_false_receipt_is_pruned_with_what_was_built_on_it(found_after: int, w
     assert set(refused) == ({"BadProof"} if what == "message" else set())
 
 
-def test_what_depended_on_it_comes_when_the_receipts_that_hold_are_final() -> None:
+def test_dependent_messages_arrive_after_valid_receipts_are_final() -> None:
     net, receipts = played(fraud(found_after=3))
     [gone] = receipts.pruned.values()
     executed = events_at(net, 22)
@@ -179,7 +179,7 @@ def events_at(net: Network, receiver: int) -> list[int]:
     return found
 
 
-def test_forged_envelopes_are_refused_whatever_the_moment_they_come() -> None:
+def test_forged_envelopes_are_rejected_at_any_time() -> None:
     """Under the storage of the false receipt, before it is found, in that block, after it, and when it were final."""
     always = (
         ("replay", "a", "b", 0, 40, {"every": 1, "blocks": 1}),
@@ -246,7 +246,7 @@ def played_with_halts(*faults: Any) -> tuple[Network, Receipts]:
     return net, receipts
 
 
-def test_a_fraud_on_top_of_a_fraud_is_pruned_with_the_first() -> None:
+def test_fraud_on_top_of_a_fraud_is_pruned_with_the_first() -> None:
     net, receipts = played(fraud(tick=2, found_after=4), fraud(tick=4, found_after=1))
     assert [row["first"] for row in receipts.pruned.values()] == [3]
     assert said(net)["FraudProved"] == 1
@@ -255,7 +255,7 @@ def test_a_fraud_on_top_of_a_fraud_is_pruned_with_the_first() -> None:
 @pytest.mark.parametrize(
     ("tick", "depth", "first"), [(7, 1, TICK + 1), (9, 3, TICK + 1), (12, 4, TICK + 1), (6, 4, None)]
 )
-def test_forks_and_frauds_go_together(tick: int, depth: int, first: int | None) -> None:
+def test_forks_and_frauds_combine(tick: int, depth: int, first: int | None) -> None:
     """The fork takes back: nothing, in the tick of the fraud proof; the proof, so that it comes again; what came after
     it; the block of the false receipt itself, and the next one is honest."""
     reorg = ("reorg", None, None, tick, tick, {"depth": depth})
@@ -279,7 +279,7 @@ def test_forks_and_frauds_go_together(tick: int, depth: int, first: int | None) 
 
 
 @pytest.mark.parametrize(("forgetful", "cuts"), [(True, 1), (False, 3)])
-def test_the_roots_are_the_same_however_chains_are_cut(forgetful: bool, cuts: int) -> None:
+def test_roots_are_independent_of_chain_partitioning(forgetful: bool, cuts: int) -> None:
     faults = [fraud(found_after=3), fraud("b", "a", tick=5, found_after=2, what="root"), bundle(first=10, last=14)]
 
     def roots(net: Network) -> list[dict[str, bytes]]:
@@ -299,7 +299,7 @@ def test_the_roots_are_the_same_however_chains_are_cut(forgetful: bool, cuts: in
 
 
 @pytest.mark.parametrize(("found_after", "late"), [(1, 58), (350, 8)])
-def test_the_network_sleeps_while_nothing_can_happen(found_after: int, late: int) -> None:
+def test_network_sleeps_while_nothing_can_happen(found_after: int, late: int) -> None:
     """``late``: how many blocks later it may be, since numbers jump: its leaf may wait for another message."""
     net = network(fraud(found_after=found_after), options={"challenge_period": 400, "archiving_depth": 50})
     net.call(11, 22)
@@ -312,7 +312,7 @@ def test_the_network_sleeps_while_nothing_can_happen(found_after: int, late: int
 
 
 @pytest.mark.parametrize("what", ["message", "transfers"])
-def test_a_fraud_that_is_never_found_is_what_the_checks_find(what: str) -> None:
+def test_undetected_fraud_is_found_by_the_checks(what: str) -> None:
     """The assumption of 1.4 is broken: what is forged is real, and the guarantees do not hold."""
     net = network(fraud(found_after=None, what=what, amount=1_000))
     checks = (sums := Sums(net), Record(net), Receipts(net))
@@ -333,7 +333,7 @@ def test_a_fraud_that_is_never_found_is_what_the_checks_find(what: str) -> None:
         assert found == {"a book is not what is issued (G8)"}
 
 
-def test_a_domain_cannot_export_more_than_it_has_even_by_a_receipt_that_nobody_challenges() -> None:
+def test_domain_cannot_export_more_than_it_has_even_by_an_unchallenged_receipt() -> None:
     """Hazard 28."""
     net = network(fraud(found_after=None, what="transfers", amount=2**62))
     sums = Sums(net)
@@ -343,7 +343,7 @@ def test_a_domain_cannot_export_more_than_it_has_even_by_a_receipt_that_nobody_c
     assert net.refusals() == [("consensus", "LowBalanceOnDomain")]
 
 
-def test_only_what_is_false_is_a_fraud() -> None:
+def test_only_false_receipts_are_frauds() -> None:
     net, _ = played(fraud(what="transfers"))
     rows = [
         (receipt, executed)
@@ -354,7 +354,7 @@ def test_only_what_is_false_is_a_fraud() -> None:
     assert {receipt_fraud(receipt, receipt) for receipt, _ in rows} == {None}
 
 
-def test_frauds_that_cannot_be_are_refused() -> None:
+def test_impossible_frauds_are_rejected() -> None:
     with pytest.raises(InvalidInput, match=r"found_after = 5: must be at most options\.challenge_period = 4"):
         network(fraud(found_after=PERIOD + 1))
     for fault in (fraud("consensus", "a"), bundle("consensus")):

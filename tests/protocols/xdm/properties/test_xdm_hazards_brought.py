@@ -44,7 +44,7 @@ from tests.support.xdm.properties.xdm_hazards import every_engine as every_engin
 from tests.support.xdm.properties.xdm_networks import ALICE
 
 
-def test_01_relayed_by_ten_it_is_processed_once(make: Make) -> None:
+def test_01_message_relayed_by_ten_is_processed_once(make: Make) -> None:
     e = opened(make, relayers_each=10)
     e.send(0, 1, b"once")
     e.step(ROUND_TRIP)
@@ -71,7 +71,7 @@ def test_02_out_of_order_is_executed_in_order(make: Make, inbox) -> None:
     sound(e)
 
 
-def test_03_how_far_in_the_future_a_nonce_may_be(make: Make) -> None:
+def test_03_maximum_future_nonce(make: Make) -> None:
     e = opened(make, replace(FAST, max_outgoing_messages=MAX_FUTURE_ALLOWED_NONCES + 4))
     e.relaying(False)
     for _ in range(MAX_FUTURE_ALLOWED_NONCES + 2):
@@ -93,7 +93,7 @@ def early_request(make: Make, domains: int = 2) -> tuple[Engine, CrossDomainMess
 
 
 @pytest.mark.parametrize("src", [2, CONSENSUS])
-def test_04_a_changed_source_is_refused(make: Make, src: Chain) -> None:
+def test_04_changed_source_is_rejected(make: Make, src: Chain) -> None:
     e, x = early_request(make, 3)
     assert e.deliver("request", replace(x, src=src, nonce=0)) == ["BadProof"]
     assert e.deliver("request", replace(x, src=src)) == ["BadProof"]
@@ -104,14 +104,14 @@ def test_04_a_changed_source_is_refused(make: Make, src: Chain) -> None:
     assert e.deliver("request", x) == []
 
 
-def test_05_a_domain_with_a_proof_as_of_consensus(make: Make) -> None:
+def test_05_domain_with_a_consensus_proof(make: Make) -> None:
     e, x = early_request(make)
     assert e.deliver("request", replace(x, proof=replace(x.proof, domain_proof=None))) == ["BadProof"]
     assert e.deliver("request", replace(x, proof=replace(x.proof, domain_proof=()))) == ["BadProof"]
 
 
 @pytest.mark.parametrize("part", ["domain_proof", "message_proof"])
-def test_06_an_extra_a_missing_or_a_repeated_node(make: Make, part: str) -> None:
+def test_06_extra_missing_or_repeated_node(make: Make, part: str) -> None:
     e, x = early_request(make)
     nodes = getattr(x.proof, part)
     extra = b"\x41\x01\x04\x07"
@@ -122,7 +122,7 @@ def test_06_an_extra_a_missing_or_a_repeated_node(make: Make, part: str) -> None
     assert e.deliver("request", x) == []
 
 
-def test_07_a_root_that_is_too_old(make: Make) -> None:
+def test_07_expired_root(make: Make) -> None:
     """With 20 known roots instead of 1024; to consensus, where a proof may be made against the newest block."""
     assert Options().mmr_roots == 1024
     e = opened(make, replace(FAST, mmr_roots=20, max_outgoing_messages=9), 0, CONSENSUS)
@@ -138,7 +138,7 @@ def test_07_a_root_that_is_too_old(make: Make) -> None:
     assert [row.nonce for row in rows(e, "InboxMessage", CONSENSUS)] == [0, 1, 2]
 
 
-def test_08_a_receipt_that_is_not_confirmed(make: Make) -> None:
+def test_08_unconfirmed_receipt(make: Make) -> None:
     e = opened(make)
     e.relaying(False)
     e.send(0, 1, b"x")
@@ -153,7 +153,7 @@ def altered_tags(data: bytes, kind: Kind, dst: Chain, relayer: str) -> list[tupl
 
 
 @pytest.mark.parametrize("trust", ["off", "on"])
-def test_16_an_altered_tag_on_a_response(make: Make, trust) -> None:
+def test_16_altered_tag_on_a_response(make: Make, trust) -> None:
     e = opened(make, replace(FAST, trust_tag=trust))
     e.gossip(altered_tags)
     before = e.balance(0, ALICE)
@@ -183,7 +183,7 @@ def test_17_two_sources_of_one_channel_id(make: Make, tag) -> None:
     assert len({row.block for row in rows(e, "InboxMessage", 2)}) == 1
 
 
-def test_35_bytes_that_are_no_message() -> None:
+def test_35_bytes_other_than_messages() -> None:
     good = encode_message(Message(0, 1, 0, 0, ChannelOpen(25)))
     unknown = good[:74] + b"\2" + good[75:]
     head = ConsensusProof(1, bytes(32), b"", MmrProof((), 0, ()))

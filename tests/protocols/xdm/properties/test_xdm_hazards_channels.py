@@ -49,7 +49,7 @@ def test_09_both_sides_initiate_at_once(make: Make, inbox) -> None:
     sound(e)
 
 
-def test_10_an_id_beyond_the_next(make: Make) -> None:
+def test_10_id_beyond_the_next(make: Make) -> None:
     e = make(FAST)
     e.relaying(False)
     e.initiate(0, 1)
@@ -62,7 +62,7 @@ def test_10_an_id_beyond_the_next(make: Make) -> None:
     sound(e)
 
 
-def test_11_an_opening_that_the_allow_list_refuses(make: Make) -> None:
+def test_11_opening_rejected_by_the_allow_list(make: Make) -> None:
     e = make(replace(FAST, allowlist="on"), allowlists={0: {1}})
     before = e.balance(0, ROOT)
     e.initiate(0, 1)
@@ -77,7 +77,7 @@ def test_11_an_opening_that_the_allow_list_refuses(make: Make) -> None:
     sound(e)
 
 
-def test_12_an_endpoint_request_on_an_initiated_channel(make: Make) -> None:
+def test_12_endpoint_request_on_an_initiated_channel(make: Make) -> None:
     e = make(replace(FAST, allowlist="on"), allowlists={0: {1}})
     e.initiate(0, 1)
     e.step(ROUND_TRIP)
@@ -89,7 +89,7 @@ def test_12_an_endpoint_request_on_an_initiated_channel(make: Make) -> None:
     assert any(sentence.startswith("G5: OutboxMessage endpoint") for sentence in violations(e.record()))
 
 
-def test_13_the_other_side_closes_with_requests_on_their_way(make: Make) -> None:
+def test_13_other_side_closes_with_requests_in_flight(make: Make) -> None:
     e = opened(make)
     before = e.balance(0, ALICE)
     e.transfer(0, 1, BOB, 100)
@@ -147,7 +147,7 @@ def test_23_one_message_at_a_time(make: Make) -> None:
     sound(e)
 
 
-def test_24_the_newest_channel_with_room(make: Make) -> None:
+def test_24_newest_channel_with_capacity(make: Make) -> None:
     e = opened(make, replace(FAST, max_outgoing_messages=1))
     e.initiate(0, 1)
     e.step(ROUND_TRIP)

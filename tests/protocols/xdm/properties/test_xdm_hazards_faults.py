@@ -19,7 +19,7 @@ CLOSED = ChannelState.CLOSED
 
 
 @pytest.mark.parametrize("blocks", [5, 9, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7))])
-def test_30_a_fork_below_the_depth(make: Make, blocks: int) -> None:
+def test_30_fork_below_the_depth(make: Make, blocks: int) -> None:
     e = opened(make, replace(FAST, archiving_depth=4), 0, CONSENSUS, domains=1)
     e.step(6)
     e.transfer(0, CONSENSUS, BOB, 100)
@@ -31,7 +31,7 @@ def test_30_a_fork_below_the_depth(make: Make, blocks: int) -> None:
     sound(e)
 
 
-def test_31_a_relayer_that_was_down(make: Make) -> None:
+def test_31_relayer_down_for_a_period(make: Make) -> None:
     """For 100 blocks; for 2,000 in ``test_xdm_faults``."""
     e = opened(make)
     e.relaying(False)
@@ -82,7 +82,7 @@ def test_34_nonces_and_ids_beyond_64_bits(make: Make) -> None:
     assert outbox_key(1, wide, wide).endswith(2 * (bytes(8) + b"\1" + bytes(16) + b"\1" + bytes(6)))
 
 
-def test_36_the_log_of_one_side_only(make: Make) -> None:
+def test_36_log_of_one_side_only(make: Make) -> None:
     e = opened(make)
     record = e.record()
     alone = replace(record, events=[row for row in record.events if row.chain == 1], missing=frozenset((0, CONSENSUS)))
@@ -90,7 +90,7 @@ def test_36_the_log_of_one_side_only(make: Make) -> None:
     assert violations(alone) == []
 
 
-def test_a_fraudulent_receipt_after_dependent_messages(make: Make) -> None:
+def test_fraudulent_receipt_after_dependent_messages(make: Make) -> None:
     """Beyond the 36: what was relayed after it is proved anew."""
     e = opened(make)
     e.transfer(0, 1, BOB, 100)

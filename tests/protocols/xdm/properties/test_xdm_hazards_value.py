@@ -38,7 +38,7 @@ def test_18_no_handler_at_the_other_side(make: Make) -> None:
     sound(e)
 
 
-def test_19_a_handler_that_panics_or_is_too_heavy(make: Make) -> None:
+def test_19_panicking_or_overweight_handler(make: Make) -> None:
     e = opened(make)
     for payload in (b"*", b"#", b"fine"):
         e.send(0, 1, payload)
@@ -47,7 +47,7 @@ def test_19_a_handler_that_panics_or_is_too_heavy(make: Make) -> None:
     sound(e)
 
 
-def test_20_a_mint_that_the_books_refuse(make: Make) -> None:
+def test_20_mint_rejected_by_the_books(make: Make) -> None:
     e = opened(make, src=0, dst=CONSENSUS)
     e.relaying(False)
     e.send(0, CONSENSUS, b"x")
@@ -62,7 +62,7 @@ def test_20_a_mint_that_the_books_refuse(make: Make) -> None:
     assert "G3: (-1, 0, 0, 1) was processed 1 times, answered 0" in violations(e.record())
 
 
-def test_21_acknowledging_what_is_not_stored(make: Make) -> None:
+def test_21_acknowledging_unstored_messages(make: Make) -> None:
     e = opened(make)
     for _ in range(3):
         e.send(0, 1, b"x")
@@ -80,7 +80,7 @@ def test_21_acknowledging_what_is_not_stored(make: Make) -> None:
     assert leftovers(replace(record, events=without)) == [(1, 0, 0, 1)]
 
 
-def test_22_a_channel_that_falls_silent(make: Make) -> None:
+def test_22_channel_that_falls_silent(make: Make) -> None:
     e = opened(make)
     e.send(0, 1, b"the last")
     e.step(2 * ROUND_TRIP)
@@ -89,7 +89,7 @@ def test_22_a_channel_that_falls_silent(make: Make) -> None:
     sound(e)
 
 
-def test_25_a_sender_who_has_just_the_fees(make: Make) -> None:
+def test_25_sender_with_exactly_the_fees(make: Make) -> None:
     e = opened(make)
     e.send(0, 1, b"x")
     e.step()
@@ -103,7 +103,7 @@ def test_25_a_sender_who_has_just_the_fees(make: Make) -> None:
     assert (e.balance(0, b"alive"), e.balance(0, b"exact")) == (1, sent.src_fee + sent.dst_fee)
 
 
-def test_25_fees_that_overflow(make: Make) -> None:
+def test_25_overflowing_fees(make: Make) -> None:
     e = opened(make, weights={0: (2**128, 5)})
     e.send(0, 1, b"x")
     e.step()
@@ -113,7 +113,7 @@ def test_25_fees_that_overflow(make: Make) -> None:
 
 
 @pytest.mark.parametrize("mint", ["collected", "recomputed"])
-def test_26_weights_that_differ_let_supply_drift(make: Make, mint) -> None:
+def test_26_differing_weights_let_supply_drift(make: Make, mint) -> None:
     e = opened(make, replace(FAST, v0_mint=mint), weights={1: (900, 5)})
     e.send(0, 1, b"x")
     e.step(ROUND_TRIP)
@@ -124,7 +124,7 @@ def test_26_weights_that_differ_let_supply_drift(make: Make, mint) -> None:
         assert any(sentence.startswith("G7: all value together") for sentence in found)
 
 
-def test_26_recomputed_fees_are_the_same_where_weights_are(make: Make) -> None:
+def test_26_recomputed_fees_are_equal_where_weights_are(make: Make) -> None:
     e = opened(make, replace(FAST, v0_mint="recomputed"))
     e.send(0, 1, b"x")
     e.transfer(1, 0, BOB, 50)
@@ -133,7 +133,7 @@ def test_26_recomputed_fees_are_the_same_where_weights_are(make: Make) -> None:
     sound(e)
 
 
-def test_27_transfers_that_nobody_can_take(make: Make) -> None:
+def test_27_unclaimable_transfers(make: Make) -> None:
     e = opened(make)
     before = e.balance(0, ALICE)
     e.transfer(0, 1, bytes(32), 100)
@@ -148,7 +148,7 @@ def test_27_transfers_that_nobody_can_take(make: Make) -> None:
     sound(e)
 
 
-def test_28_a_domain_that_exports_more_than_it_was_given(make: Make) -> None:
+def test_28_domain_exporting_more_than_it_received(make: Make) -> None:
     e = opened(make)
     e.rogue_mint(0, ALICE, 10**9)
     e.transfer(0, 1, BOB, 10**8)
@@ -159,7 +159,7 @@ def test_28_a_domain_that_exports_more_than_it_was_given(make: Make) -> None:
     assert e.channel(1, 0, 0).next_inbox_nonce == 1
 
 
-def test_29_a_rejected_transfer_whose_response_is_late(make: Make) -> None:
+def test_29_rejected_transfer_with_a_late_response(make: Make) -> None:
     e = opened(make)
     before = e.balance(0, ALICE)
     e.gossip(lambda data, kind, dst, relayer: [] if kind == "response" else [(0, data)])

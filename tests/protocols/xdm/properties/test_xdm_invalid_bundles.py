@@ -44,7 +44,7 @@ def bundles_of(net: Network, receipts: Receipts) -> list[tuple[int, int | None, 
         pytest.param("nonce", "IllegalTx", 2, marks=pytest.mark.slow),
     ],
 )
-def test_a_bundle_with_one_message_that_is_not_valid_is_invalid_as_a_whole(what: str, name: str, variant: int) -> None:
+def test_bundle_with_one_invalid_message_is_invalid_as_a_whole(what: str, name: str, variant: int) -> None:
     """X-6: nothing of it is executed, its receipt says which message it was, and all of it comes again."""
     net = network(bundle(last=14, what=what), options={"resubmit_after": 5})
     checks = (Sums(net), Record(net), receipts := Receipts(net))
@@ -70,7 +70,7 @@ def test_a_bundle_with_one_message_that_is_not_valid_is_invalid_as_a_whole(what:
     assert not set(taken) & {number for number, _, _ in bad}, "nothing of such a bundle is executed"
 
 
-def test_receipts_say_what_their_bundles_had() -> None:
+def test_receipts_describe_their_bundles() -> None:
     _, receipts = played()
     roots: Counter[bytes] = Counter()
     for frame, _ in receipts.logged():
@@ -84,7 +84,7 @@ def test_receipts_say_what_their_bundles_had() -> None:
 
 
 @pytest.mark.parametrize("invalid", [True, False])
-def test_a_receipt_that_is_false_of_a_bundle_is_a_fraud(invalid: bool) -> None:
+def test_receipt_false_about_a_bundle_is_a_fraud(invalid: bool) -> None:
     tick = 11
     faults = [bundle(first=tick, last=tick)] if invalid else []
     net, receipts = played(*faults, fraud("b", "a", tick=tick, what="bundle"))

@@ -76,7 +76,7 @@ def play(net: Network, calls: dict[int, list[tuple[int, int, bytes, int]]], *che
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, sized(5, 8)))]
 )
-def test_random_networks_keep_the_guarantees_however_they_are_cut(seed: int) -> None:
+def test_random_networks_hold_guarantees_under_any_partitioning(seed: int) -> None:
     keywords, calls = scenario(seed)
     net = Network(**keywords)
     record = Record(net)

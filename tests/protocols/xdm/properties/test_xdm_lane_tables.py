@@ -34,7 +34,7 @@ def keys_of(rows: Frame) -> list[Key]:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_a_table_says_how_it_came_from_the_one_that_was_written(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_records_changes_since_the_last_write(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came and went since is all that is to be written; of a table that it did not come from it says nothing."""
     if seed % 4 == 3:
         monkeypatch.setattr(lane_tables, "LEAST_REMEMBERED", 4)
@@ -66,7 +66,7 @@ def test_a_table_says_how_it_came_from_the_one_that_was_written(seed: int, monke
     assert written.changed_since(first) is None, "what came before is forgotten"
 
 
-def test_what_was_written_counts_no_more_for_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_rows_of_the_memory_are_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long messages come and go, each time only these are to be written."""
     monkeypatch.setattr(lane_tables, "LEAST_REMEMBERED", 8)
     table = LaneTable.of(rows_of([(0, 0, 0, number) for number in range(10)]))
@@ -79,7 +79,7 @@ def test_what_was_written_counts_no_more_for_what_is_remembered(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_a_table_has_what_came_and_has_not_gone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_holds_added_and_not_removed_rows(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_tables, "LEAST_RECENT", seed % 7)
     rng = random.Random(seed)
     lanes = [(rng.randrange(3), rng.randrange(3), rng.randrange(4)) for _ in range(rng.randrange(1, 6))]

@@ -109,7 +109,7 @@ def fees(both: Both) -> int:
 
 
 @pytest.mark.parametrize("blocks", [None, 1, pytest.param(2, marks=slow), pytest.param(9, marks=slow)])
-def test_a_late_answer_that_overtakes_the_response_is_taken(blocks: int | None) -> None:
+def test_late_answer_overtaking_the_response_is_accepted(blocks: int | None) -> None:
     """With one block of delay both come in the same block, in which requests are before responses."""
     both = opened()
     both.faults = held("response", 1, 1, blocks)
@@ -128,7 +128,7 @@ def test_a_late_answer_that_overtakes_the_response_is_taken(blocks: int | None) 
     assert balance(both, 0) == FUNDS[b"alice"] - fees(both), "what was attached is back"
 
 
-def test_the_pool_that_takes_two_sources_for_one_lets_late_answers_overtake() -> None:
+def test_pool_without_source_tags_lets_late_answers_overtake() -> None:
     both = Both(replace(FAST, pool_tag="without_src"), 2)
     both.initiate(CONSENSUS, 0)
     both.initiate(CONSENSUS, 1)
@@ -141,7 +141,7 @@ def test_the_pool_that_takes_two_sources_for_one_lets_late_answers_overtake() ->
     assert Counter(e.error for e in both.kernel.events() if e.event == "Refused")["Stale"] > 0
 
 
-def test_a_call_that_is_answered_at_once_is_not_taken_for_one_that_is_answered_late() -> None:
+def test_immediately_answered_call_is_not_taken_for_a_late_one() -> None:
     both = opened()
     both.faults = held("response", 1, 1, 6)
     both.call(0, 1, b"at once", 40)
@@ -156,7 +156,7 @@ def test_a_call_that_is_answered_at_once_is_not_taken_for_one_that_is_answered_l
 
 
 @pytest.mark.parametrize("blocks", [pytest.param(0, marks=slow), 9])
-def test_a_late_answer_to_a_closed_channel_is_refused_and_the_caller_told_once(blocks: int) -> None:
+def test_late_answer_to_a_closed_channel_is_rejected_and_reported_once(blocks: int) -> None:
     both = opened()
     both.faults = held("response", 1, 1, blocks)
     both.call(0, 1, SLOW, 40)
@@ -170,7 +170,7 @@ def test_a_late_answer_to_a_closed_channel_is_refused_and_the_caller_told_once(b
 
 
 @pytest.mark.parametrize("blocks", [30, pytest.param(0, marks=slow)])
-def test_a_late_answer_waits_for_another_channel_where_its_own_is_closed(blocks: int) -> None:
+def test_late_answer_waits_for_another_channel_if_its_own_is_closed(blocks: int) -> None:
     """The call and its response are of channel 0, the answer comes in channel 1, before the response or after it."""
     both = opened()
     both.faults = held("response", 1, 1, blocks)
@@ -186,7 +186,7 @@ def test_a_late_answer_waits_for_another_channel_where_its_own_is_closed(blocks:
 
 
 @pytest.mark.parametrize("closer", [1, pytest.param(0, marks=slow)])
-def test_a_late_answer_without_a_channel_is_given_up_and_the_caller_told_once(closer: Chain) -> None:
+def test_late_answer_without_a_channel_is_given_up_and_reported_once(closer: Chain) -> None:
     """The channel is closed before the program answers, by either side."""
     both = opened()
     both.call(0, 1, b"~9", 40)
@@ -202,9 +202,7 @@ def test_a_late_answer_without_a_channel_is_given_up_and_the_caller_told_once(cl
 
 
 @pytest.mark.parametrize(("first", "answered"), [pytest.param("response", [], marks=slow), ("answer", ["Ok"])])
-def test_a_tag_that_is_altered_on_the_response_loses_only_an_answer_that_has_not_come(
-    first: str, answered: list[str]
-) -> None:
+def test_altered_response_tag_loses_only_an_outstanding_answer(first: str, answered: list[str]) -> None:
     """D-9: under ``trust_tag`` the response is not looked at, whatever comes later."""
     both = opened(replace(FAST, trust_tag="on"))
     both.faults = held("response", 1, 1, 0 if first == "response" else 6, lambda x: replace(x, tag=Tag(4)))
@@ -274,7 +272,7 @@ FORGED = (
 )
 
 
-def test_an_answer_that_nobody_can_give_is_refused() -> None:
+def test_impossible_answer_is_rejected() -> None:
     """While the call waits for its response, which comes late, and while it is open."""
     both = opened(FAST, 2)
     both.faults = held("response", 1, 1, 5)
@@ -298,7 +296,7 @@ LATE = [(0, 1), (12, 0), (12, 5), *[(6, 5), *product((0, 1, 12), (0, 1, 5))][: s
     ("blocks", "apart"),
     [(6, 0), (6, 1), *(pytest.param(*case, marks=slow) for case in LATE)],
 )
-def test_of_two_late_answers_the_second_is_refused(blocks: int, apart: int) -> None:
+def test_second_of_two_late_answers_is_rejected(blocks: int, apart: int) -> None:
     """The response comes before both, with one of them, or after them; they come in one block or apart."""
     both = opened()
     both.faults = held("response", 1, 1, blocks)
@@ -322,7 +320,7 @@ LIES: dict[str, bytes | DispatchError] = {
 
 
 @pytest.mark.parametrize("lie", ["an error", *(pytest.param(lie, marks=slow) for lie in sorted(LIES)[1:])])
-def test_a_response_that_belies_the_late_answer_does_nothing(lie: str) -> None:
+def test_response_contradicting_the_late_answer_has_no_effect(lie: str) -> None:
     """Who has answered a call has taken it: an error afterwards gives nothing back, an answer is no second one."""
     both = opened()
     both.faults = held("response", 1, 1, 9)

@@ -90,7 +90,7 @@ def network(options: Options) -> Pair:
     return Pair(Scene(0, options, 2, users={1: [Ask(0, ALICE, 1)]}))
 
 
-def test_bodies_that_are_not_those_of_their_envelopes() -> None:
+def test_bodies_differing_from_their_envelopes() -> None:
     pair = network(FAST)
     pair.step()
     for nonce, body in enumerate(WRONG.values(), 1):
@@ -101,7 +101,7 @@ def test_bodies_that_are_not_those_of_their_envelopes() -> None:
 
 
 @pytest.mark.parametrize("case", REQUESTS)
-def test_a_body_that_does_not_belong_under_its_key(case: str) -> None:
+def test_body_under_a_wrong_key(case: str) -> None:
     inbox, nonce, body, error = REQUESTS[case]
     pair = network(replace(FAST, inbox=inbox))
     pair.step()
@@ -112,7 +112,7 @@ def test_a_body_that_does_not_belong_under_its_key(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", RESPONSES)
-def test_a_response_that_does_not_belong_under_its_key(case: str) -> None:
+def test_response_under_a_wrong_key(case: str) -> None:
     nonce, body, error = RESPONSES[case]
     pair = network(FAST)
     pair.step()
@@ -124,7 +124,7 @@ def test_a_response_that_does_not_belong_under_its_key(case: str) -> None:
 
 @pytest.mark.parametrize("trust", ["on", "off"])
 @pytest.mark.parametrize(("mint", "minted"), [("collected", 0), ("recomputed", FAST.relay_fee)])
-def test_an_endpoint_that_nobody_handles_is_told_before_the_tag(trust: Any, mint: Any, minted: int) -> None:
+def test_unhandled_endpoint_is_reported_before_the_tag(trust: Any, mint: Any, minted: int) -> None:
     """What was collected for it is minted, here nothing, or recomputed what relaying alone costs (D-4)."""
     options = replace(FAST, trust_tag=trust, v0_mint=mint)
     pair = Pair(Scene(0, options, 2, open=False, channels=[ChannelAsk(1, 0, 1, ROOT)]))
@@ -136,7 +136,7 @@ def test_an_endpoint_that_nobody_handles_is_told_before_the_tag(trust: Any, mint
     assert [e.amount for e in pair.model.events() if e.event == "FeeMint"] == [minted]
 
 
-def test_a_request_to_close_ends_a_channel_and_comes_once() -> None:
+def test_close_request_ends_a_channel_and_arrives_once() -> None:
     """Two copies in one block, and the second is refused for its nonce; a later one meets a closed channel."""
     pair = network(FAST)
     pair.step()
@@ -147,7 +147,7 @@ def test_a_request_to_close_ends_a_channel_and_comes_once() -> None:
     assert sorted(map(str, refused(pair, "relay_message"))) == ["Custom(201)", "InvalidCall", "InvalidCall"]
 
 
-def test_a_request_acknowledges_no_response_to_a_later_one_of_its_block() -> None:
+def test_request_acknowledges_no_response_to_a_later_one_of_its_block() -> None:
     """When its turn comes there is none, so that nothing ends (3.6, hazard 21): neither that one nor those before."""
     pair = network(FAST)
     pair.step()
@@ -161,7 +161,7 @@ def test_a_request_acknowledges_no_response_to_a_later_one_of_its_block() -> Non
     assert "ResponseDeleted" not in {event for event, _, _ in rows}
 
 
-def test_every_alteration_of_an_envelope_is_refused() -> None:
+def test_every_alteration_of_an_envelope_is_rejected() -> None:
     """One request for each, altered; an honest copy comes in the next block."""
     users = {1 + n: [Ask(0, ALICE, 1)] for n in range(len(ALTERED))}
     pair = Pair(Scene(0, replace(FAST, resubmit_after=60), 2, users=users))
@@ -176,7 +176,7 @@ def test_every_alteration_of_an_envelope_is_refused() -> None:
     assert len(refused(pair, "relay_message")) == len(ALTERED)
 
 
-def test_a_block_that_is_not_final_and_a_root_that_is_forgotten_prove_nothing() -> None:
+def test_unfinalized_block_and_a_forgotten_root_prove_nothing() -> None:
     """The oldest root that is known is taken, the one before it is not (hazard 7)."""
     roots = FAST.archiving_depth + 4
     pair = Pair(

@@ -29,7 +29,7 @@ def opened() -> Network:
 
 
 @pytest.mark.slow
-def test_20000_messages_of_100_channels_arrive_by_bounded_blocks() -> None:
+def test_20000_messages_of_100_channels_arrive_in_bounded_blocks() -> None:
     net = opened()
     assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN] * 2 * CHANNELS
     for number in range(CHANNELS * EACH):

@@ -50,7 +50,7 @@ from tests.support.xdm.properties.xdm_networks import ALICE, BOB, ROOT, network,
 # Networks
 
 
-def test_an_altered_byte_anywhere_is_refused() -> None:
+def test_altered_byte_anywhere_is_rejected() -> None:
     """All but the weight tag, which is outside every proof and derived instead (D-9)."""
     net = network()
     net.call(1, initiate_channel, ROOT, 0)
@@ -154,7 +154,7 @@ def twice(event: str) -> Callable[[list[Event]], list[Event]]:
     ],
 )
 @pytest.mark.parametrize("engine", ENGINES)
-def test_each_checker_finds_what_breaks_its_guarantee(engine: str, guarantee: str, alter) -> None:
+def test_each_checker_detects_violations_of_its_guarantee(engine: str, guarantee: str, alter) -> None:
     record = good_run(engine)
     assert violations(record) == []
     altered = replace(record, events=alter(list(record.events)))
@@ -162,7 +162,7 @@ def test_each_checker_finds_what_breaks_its_guarantee(engine: str, guarantee: st
     assert len(ALL) == 10
 
 
-def test_the_log_of_one_side_leaves_authenticity_unchecked() -> None:
+def test_log_of_one_side_leaves_authenticity_unchecked() -> None:
     """Hazard 36."""
     record = good_run("oracle")
     alone = replace(record, events=[e for e in record.events if e.chain == 1], missing=frozenset((0, CONSENSUS)))
@@ -178,7 +178,7 @@ def node(**options: object) -> ChainNode:
     return ChainNode(0, Options(**options), handlers=dict(weights))  # type: ignore[arg-type]
 
 
-def test_the_checks_of_initiate_channel() -> None:
+def test_checks_of_initiate_channel() -> None:
     c = node(allowlist="on", reserve=0)
     c.state.next_channel_id[1] = U256
     assert error_of(initiate_channel, c, b"stranger", 0, 0) == "BadOrigin"
@@ -198,7 +198,7 @@ def test_the_checks_of_initiate_channel() -> None:
     assert list(c.state.outbox) == [(1, 4, 0)]
 
 
-def test_the_checks_of_sending_and_closing() -> None:
+def test_checks_of_sending_and_closing() -> None:
     c = node(allowlist="on", close_by="owner_or_root", max_messages=3, max_outgoing_messages=2)
     c.state.balances = {c.root: 100, b"sender": 20}
     c.state.allowlist = {1}
@@ -239,7 +239,7 @@ def test_the_checks_of_sending_and_closing() -> None:
 
 
 @pytest.mark.parametrize("fee_model", ["v0", "v1"])
-def test_the_two_fee_models(fee_model) -> None:
+def test_two_fee_models(fee_model) -> None:
     c = node(fee_model=fee_model, relay_fee=7, fee_multiplier=5, price=2)
     c.state.balances = {c.root: 100, b"sender": 500}
     initiate_channel(c, c.root, 1)
@@ -250,7 +250,7 @@ def test_the_two_fee_models(fee_model) -> None:
     assert c.state.channels[1, 0].fee == (7 if fee_model == "v0" else None)
 
 
-def test_the_checks_of_a_relayed_message() -> None:
+def test_checks_of_a_relayed_message() -> None:
     net = network(domains=3)
     net.call(1, initiate_channel, ROOT, 0)
     net.step(19)
@@ -281,7 +281,7 @@ def test_the_checks_of_a_relayed_message() -> None:
     assert validate(c, good, "request").nonce == 1
 
 
-def test_what_waits_in_a_pool_is_dropped_after_ten_blocks() -> None:
+def test_pooled_message_is_dropped_after_ten_blocks() -> None:
     net = network(Options(inbox="pool"))
     net.call(0, initiate_channel, ROOT, 1)
     net.step(19)
@@ -300,7 +300,7 @@ def test_what_waits_in_a_pool_is_dropped_after_ten_blocks() -> None:
     assert [(e.nonce, e.error) for e in net.events() if e.relayer == "early"] == [(2, "Future")]
 
 
-def test_a_domain_without_operators_catches_up() -> None:
+def test_domain_without_operators_catches_up() -> None:
     net = network()
     net.call(0, initiate_channel, ROOT, 1)
     net.step()
@@ -316,7 +316,7 @@ def test_a_domain_without_operators_catches_up() -> None:
 # Allow lists (X-1)
 
 
-def test_who_may_change_the_allow_list_of_consensus() -> None:
+def test_authorization_of_consensus_allow_list_changes() -> None:
     net = network()
     c = net.consensus
     root = c.root
@@ -330,7 +330,7 @@ def test_who_may_change_the_allow_list_of_consensus() -> None:
     assert c.state.allowlist == set()
 
 
-def test_a_domain_applies_what_its_owner_asks_for_on_consensus() -> None:
+def test_domain_applies_its_owners_requests_on_consensus() -> None:
     net = network(Options(allowlist="on"), allowlists={0: {CONSENSUS}})
     c, owner = net.consensus, b"w" * 32
     update = initiate_domain_update_chain_allowlist
@@ -352,7 +352,7 @@ def test_a_domain_applies_what_its_owner_asks_for_on_consensus() -> None:
     )
 
 
-def test_books_refuse_what_names_the_domain_itself() -> None:
+def test_books_reject_transfers_naming_the_domain_itself() -> None:
     net = network()
     c = net.consensus
     er = replace(net.receipts[0, 0], transfers_in={0: 1})
@@ -361,7 +361,7 @@ def test_books_refuse_what_names_the_domain_itself() -> None:
     assert error_of(settle, c, 0, replace(er, transfers_in={}, transfers_out={1: 10**9})) == "LowBalanceOnDomain"
 
 
-def test_a_block_that_is_not_final_proves_nothing_to_a_domain() -> None:
+def test_unfinalized_block_proves_nothing_to_a_domain() -> None:
     net = network()
     for relayer in net.relayers:
         relayer.working = False
@@ -376,7 +376,7 @@ def test_a_block_that_is_not_final_proves_nothing_to_a_domain() -> None:
 @pytest.mark.parametrize(
     "columns", [{"src": 2}, {"dst": 2}, {"channel_id": 1}, {"nonce": 1}], ids=["src", "dst", "channel", "nonce"]
 )
-def test_a_body_that_tells_other_than_its_envelope(columns) -> None:
+def test_body_contradicting_its_envelope(columns) -> None:
     """D-7: only a source whose runtime lies can store one, and only a lax validator takes it."""
     key = outbox_key(1, 0, 0)
     head = ConsensusProof(1, bytes(32), b"", MmrProof((), 0, ()))

@@ -59,7 +59,7 @@ def fixture(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_a_recorded_message_yields_its_body(name: str) -> None:
+def test_recorded_message_yields_its_body(name: str) -> None:
     root, data, decoded, kind = fixture(name)
     x = decode_xdm(data)
     assert encode_xdm(x) == data
@@ -77,7 +77,7 @@ def test_a_recorded_message_yields_its_body(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_a_recorded_message_under_an_mmr_is_valid_end_to_end(name: str) -> None:
+def test_recorded_message_under_an_mmr_is_valid_end_to_end(name: str) -> None:
     """No such case exists ready-made: the recorded state root becomes a leaf. The one between domains carries no domain
     proof, which only the lax validator takes."""
     root, data, _, kind = fixture(name)
@@ -108,7 +108,7 @@ def test_a_recorded_message_under_an_mmr_is_valid_end_to_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_a_node_too_many_too_few_or_twice_is_refused(name: str) -> None:
+def test_extra_missing_or_duplicate_node_is_rejected(name: str) -> None:
     root, data, decoded, _ = fixture(name)
     nodes = decode_xdm(data).proof.message_proof
     key, root = bytes.fromhex(decoded["message_key"]), bytes.fromhex(decoded["message_root"])
@@ -119,7 +119,7 @@ def test_a_node_too_many_too_few_or_twice_is_refused(name: str) -> None:
         assert error_of(read_storage, root, nodes[:i] + nodes[i + 1 :], key) == "InvalidProof"
 
 
-def test_the_mountain_range_is_the_published_one() -> None:
+def test_mountain_range_equals_the_published_one() -> None:
     v = load_vectors("mountain_range")
     mmr = Mmr()
     for n in range(1, 8):
@@ -138,7 +138,7 @@ def test_the_mountain_range_is_the_published_one() -> None:
         assert error_of(root_of, leaves, p["leaves"], items[:-1]) == "BadProof"
 
 
-def test_storage_proofs_and_roots_are_the_published_ones() -> None:
+def test_storage_proofs_and_roots_equal_the_published_ones() -> None:
     case = load_vectors("substrate_proofs")["storage"]
     root, proof = bytes.fromhex(case["root"]), decode_all(case["nodes"])
     nodes = {blake2b(node): node for node in proof}
@@ -159,7 +159,7 @@ def test_storage_proofs_and_roots_are_the_published_ones() -> None:
 # Encodings
 
 
-def test_the_examples_of_the_reference() -> None:
+def test_examples_of_the_reference() -> None:
     opening = Message(1, 0, 0, 0, ChannelOpen(25))
     text = "01 01000000 01 00000000" + "00" * 64 + "01 00 00 00 19000000 00"
     assert encode_message(opening) == bytes.fromhex(text)
@@ -180,7 +180,7 @@ def test_the_examples_of_the_reference() -> None:
         EndpointResponse(DispatchError(8, b"\1")),
     ],
 )
-def test_messages_of_both_versions_are_read_as_they_are_written(payload, version: int) -> None:
+def test_messages_of_both_versions_round_trip(payload, version: int) -> None:
     if version == 0 and isinstance(payload, ChannelOpen):
         payload = replace(payload, relay_fee=9)
     if version == 0 and isinstance(payload, EndpointCall):
@@ -192,7 +192,7 @@ def test_messages_of_both_versions_are_read_as_they_are_written(payload, version
     assert error_of(decode_message, data[:-1]) == "FailedToDecode"
 
 
-def test_only_the_shortest_compact_is_read() -> None:
+def test_only_the_shortest_compact_is_accepted() -> None:
     for value in (0, 63, 64, 2**14 - 1, 2**14, 2**30 - 1, 2**30, 2**100):
         assert Reader(compact(value)).compact() == value
     assert error_of(Reader(b"\x01\x00").compact) == "FailedToDecode"
@@ -200,7 +200,7 @@ def test_only_the_shortest_compact_is_read() -> None:
     assert Reader(vec([b"\1", b"\2"])).vec(lambda: 0) == [0, 0]
 
 
-def test_every_error_comes_back_by_its_name() -> None:
+def test_every_error_is_returned_by_name() -> None:
     for name in ("InvalidChain", "FailedToNoteTransferOut", "LowBalance", "Overflow", "Exhausted", "Other"):
         assert name_of(dispatch(name)) == name
     assert dispatch("OutboxFull") == DispatchError(3, b"\x3c\x05\0\0\0")

@@ -78,7 +78,7 @@ FORMS = [case for case, (_, _, alter, _) in ENVELOPES.items() if alter is other_
 
 
 @pytest.mark.parametrize(("case", "src"), [*((case, 0) for case in ENVELOPES), *((case, CONSENSUS) for case in FORMS)])
-def test_an_envelope_is_refused_for_the_first_of_the_checks(case: str, src: int) -> None:
+def test_envelope_is_rejected_by_the_first_failing_check(case: str, src: int) -> None:
     kind, late, alter, error = ENVELOPES[case]
     pair = network(users={1: [Ask(src, ALICE, 1)]})
     from_there = 1 if kind == "response" else src
@@ -132,7 +132,7 @@ CALLS: dict[str, tuple[Options, Calls, str]] = {
 
 
 @pytest.mark.parametrize("options", sorted({row[0] for row in CALLS.values()}, key=str))
-def test_a_call_is_refused_for_the_first_of_the_checks(options: Options) -> None:
+def test_call_is_rejected_by_the_first_failing_check(options: Options) -> None:
     """All cases of the same options, each in a tick of its own."""
     cases = [(calls, error) for own, calls, error in CALLS.values() if own == options]
     every = [call._replace(tick=1 + place) for place, (calls, _) in enumerate(cases) for call in calls]
@@ -161,7 +161,7 @@ SENT: dict[str, tuple[list[ListAsk], list[ChannelAsk], Ask, str]] = {
 
 
 @pytest.mark.parametrize("case", SENT)
-def test_what_a_program_sends_is_refused_for_the_first_of_the_checks(case: str) -> None:
+def test_program_message_is_rejected_by_the_first_failing_check(case: str) -> None:
     lists, channels, ask, error = SENT[case]
     pair = network(ON, channels=channels, allowing=lists, users={4: [ask]})
     pair.step(7)
@@ -188,7 +188,7 @@ ANSWERED: dict[str, tuple[tuple[Any, ...], Alter, str]] = {
 
 @pytest.mark.parametrize("case", ANSWERED)
 @pytest.mark.parametrize("inbox", ["stored", "pool"])
-def test_a_request_is_answered_with_the_first_of_the_errors(case: str, inbox: Any) -> None:
+def test_request_is_answered_with_the_first_error(case: str, inbox: Any) -> None:
     calls, alter, error = ANSWERED[case]
     channels = [call for call in calls if isinstance(call, ChannelAsk)]
     lists = [call for call in calls if isinstance(call, ListAsk)]
@@ -203,7 +203,7 @@ def test_a_request_is_answered_with_the_first_of_the_errors(case: str, inbox: An
 @pytest.mark.parametrize(
     ("listed", "alter", "error"), [(False, tagged, "ChainNotAllowed"), (True, tagged, "WeightTagNotMatch")]
 )
-def test_an_opening_is_refused_for_the_list_before_the_tag(listed: bool, alter: Alter, error: str) -> None:
+def test_opening_is_rejected_by_the_allow_list_before_the_tag(listed: bool, alter: Alter, error: str) -> None:
     lists = {0: {1}, 1: {0} if listed else set()}
     pair = network(
         TRUSTING, open=False, lists=lists, channels=[ChannelAsk(1, 0, 1, ROOT), ChannelAsk(14, 0, 1, ROOT, 0)]
@@ -214,7 +214,7 @@ def test_an_opening_is_refused_for_the_list_before_the_tag(listed: bool, alter: 
     assert results[:1] == [error]
 
 
-def test_a_node_that_is_there_twice_is_refused() -> None:
+def test_duplicate_node_is_rejected() -> None:
     """No chain can read such an envelope, so that it comes to none; a second, honest copy is taken."""
     pair = network(users={1: [Ask(0, ALICE, 1)]})
     pair.faults = lambda x: [(0, doubled_node), (1, as_it_is)]

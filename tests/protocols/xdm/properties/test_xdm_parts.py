@@ -27,7 +27,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("seed", "length"), CASES)
-def test_a_network_with_forks_is_the_same_however_it_is_cut(seed: int, length: tuple[int, int]) -> None:
+def test_forked_network_is_equal_under_any_partitioning(seed: int, length: tuple[int, int]) -> None:
     blocks, rounds = length
     keywords, calls = mixed(seed, blocks)
     chains = len(keywords["chains"])
@@ -40,7 +40,7 @@ def test_a_network_with_forks_is_the_same_however_it_is_cut(seed: int, length: t
     assert length != QUICK or len(nets["whole"].logs[REVERTED])
 
 
-def test_the_mix_has_all_kinds_of_trouble() -> None:
+def test_mix_contains_all_fault_kinds() -> None:
     kinds = Counter(fault[0] for seed in range(50) for fault in mixed(seed, 20)[0]["faults"])
     assert kinds.keys() == {*KINDS, "reorg"}
 
@@ -54,7 +54,7 @@ CHAINS: dict[str, dict[int, Any]] = {
 
 
 @pytest.mark.parametrize("cuts", [1, 2, 3, 4])
-def test_what_some_chains_give_up_wakes_no_others(cuts: int) -> None:
+def test_channels_given_up_by_some_chains_wake_no_others(cuts: int) -> None:
     """a and b open a channel to each other at once, and give up; c waits for one that it opens much later."""
     ends = [("a", "b", 0), ("b", "a", 0), ("c", "a", 300)]
     planned = [{"tick": tick, "chain": one, "foreign": other} for one, other, tick in ends]
@@ -70,7 +70,7 @@ def test_what_some_chains_give_up_wakes_no_others(cuts: int) -> None:
 
 
 @pytest.mark.parametrize("tick", [12, 14])
-def test_what_is_dropped_when_a_fork_comes_is_gone_whoever_else_has_something(tick: int) -> None:
+def test_message_dropped_at_a_fork_is_lost_whatever_others_receive(tick: int) -> None:
     """What was to come to b is dropped in the tick of the fork; what was to come to c comes in the next block."""
     lost: tuple[Any, ...] = ("drop", "a", "b", 0, tick, {})
     fork: tuple[Any, ...] = ("reorg", None, None, tick, tick, {"depth": 2})

@@ -91,14 +91,14 @@ def ended(net: Network, checks: Any, limit: int = 120) -> None:
 
 
 @pytest.mark.parametrize("last", [19, 30])
-def test_a_call_is_answered_once_when_its_chain_was_halted_as_both_came(last: int) -> None:
+def test_call_is_answered_once_if_its_chain_was_halted_as_both_arrived(last: int) -> None:
     """With the defaults of the tests the response comes in block 18 and the answer in block 19."""
     net, checks = asked(faults=[("halt", "A", None, 17, last, {})])
     ended(net, checks)
 
 
 @pytest.mark.parametrize("depth", [1, 4])
-def test_a_fork_takes_back_an_answer_that_overtook_its_response(depth: int) -> None:
+def test_fork_reverts_an_answer_that_overtook_its_response(depth: int) -> None:
     """It was taken before the response, goes with its block, and comes again."""
     options = {"archiving_depth": 5, "challenge_period": 3, "resubmit_after": 9}
     net, checks = asked(options=options, faults=[("drop", "B", "A", 24, 24, {"every": 1})])

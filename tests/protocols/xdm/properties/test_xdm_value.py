@@ -88,12 +88,12 @@ def play(net: Network, seed: int, *checks: Any) -> None:
 @pytest.mark.parametrize(
     "seed", [3, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, sized(10, 13)))]
 )
-def test_the_log_of_value_gives_every_balance_after_every_block(seed: int) -> None:
+def test_value_log_gives_every_balance_after_every_block(seed: int) -> None:
     net = scenario(seed)
     play(net, seed, Sums(net), Replay(net))
 
 
-def test_the_log_gives_every_balance_where_value_moves_for_every_reason() -> None:
+def test_value_log_gives_every_balance_under_every_movement_reason() -> None:
     """Of a reason for which nothing moves, a row that is missing would not be found."""
     net = scenario(7)
     play(net, 7, Sums(net), Replay(net))
