@@ -12,6 +12,7 @@ faults.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -37,6 +38,7 @@ from causeway_proofs.substrate.scale_shapes import (
     Struct,
     Tuple,
     parse_shape,
+    split_types,
 )
 
 Codec = tuple[Callable[[bytes, int], tuple[Any, int]], Callable[[Any], bytes]]
@@ -480,3 +482,27 @@ def enum(*variants: tuple[str, str] | str) -> dict[str, Any]:
         "type": "enum",
         "type_mapping": [[variant, "Null"] if isinstance(variant, str) else list(variant) for variant in variants],
     }
+
+
+_DEFINITION = re.compile(r"(struct|enum) (\w+) \{(.*?)\}", re.DOTALL)
+
+
+def parse_definitions(text: str) -> dict[str, Any]:
+    """Read definitions of types in the form of Rust.
+
+    Args:
+        text: any number of ``struct Name { field: Type, ... }`` and ``enum Name { Bare, Variant(Type), ... }``.
+
+    Returns:
+        The definitions by name, as ``struct`` and ``enum`` build them.
+    """
+    found: dict[str, Any] = {}
+    for kind, name, body in _DEFINITION.findall(text):
+        if kind == "struct":
+            found[name] = struct(
+                *[(part, of) for part, _, of in (field.partition(": ") for field in split_types(body))]
+            )
+        else:
+            variants = [variant.partition("(") for variant in split_types(body)]
+            found[name] = enum(*[(variant, of[:-1]) if of else variant for variant, _, of in variants])
+    return found

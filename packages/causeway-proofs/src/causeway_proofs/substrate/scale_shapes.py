@@ -181,12 +181,12 @@ class _Reader:
         if name in _KNOWN:
             return _KNOWN[name]
         if matched := _TUPLE.fullmatch(name):
-            return Tuple(tuple(self.shape(part) for part in _split(matched[1])))
+            return Tuple(tuple(self.shape(part) for part in split_types(matched[1])))
         if matched := _ARRAY.fullmatch(name):
             inner, length = self.shape(matched[1]), int(matched[2])
             return FixedBytes(length) if inner == _NUMBERS["u8"] else Array(inner, length)
         if matched := _COMPOSED.fullmatch(name):
-            return self._composed(name, matched[1], [self.shape(part) for part in _split(matched[2])])
+            return self._composed(name, matched[1], [self.shape(part) for part in split_types(matched[2])])
         raise InvalidInput(f"the SCALE type {name} is not known")
 
     def _composed(self, name: str, outer: str, parts: list[Shape]) -> Shape:
@@ -218,7 +218,7 @@ class _Reader:
         return Struct(name, parts) if definition["type"] == "struct" else Enum(name, parts)
 
 
-def _split(text: str) -> Iterator[str]:
+def split_types(text: str) -> Iterator[str]:
     """Yield the text between commas outside of brackets."""
     depth = begin = 0
     for at, sign in enumerate(text):

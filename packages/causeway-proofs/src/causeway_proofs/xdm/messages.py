@@ -10,180 +10,90 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway_proofs.errors import InvalidInput
-from causeway_proofs.substrate.scale import ScaleTypes, enum, struct
+from causeway_proofs.substrate.scale import ScaleTypes, parse_definitions, struct
 
-XDM_TYPES = ScaleTypes(
-    {
-        "ChainId": enum("Consensus", ("Domain", "u32")),
-        "Endpoint": enum(("Id", "u64")),
-        # Errors of a runtime's calls; the order is the index.
-        "ModuleError": struct(("index", "u8"), ("error", "[u8; 4]")),
-        "TokenError": enum(
-            "FundsUnavailable",
-            "OnlyProvider",
-            "BelowMinimum",
-            "CannotCreate",
-            "UnknownAsset",
-            "Frozen",
-            "Unsupported",
-            "CannotCreateHold",
-            "NotExpendable",
-            "Blocked",
-        ),
-        "ArithmeticError": enum("Underflow", "Overflow", "DivisionByZero"),
-        "TransactionalError": enum("LimitReached", "NoLayer"),
-        "TrieError": enum(
-            "InvalidStateRoot",
-            "IncompleteDatabase",
-            "ValueAtIncompleteKey",
-            "DecoderError",
-            "InvalidHash",
-            "DuplicateKey",
-            "ExtraneousNode",
-            "ExtraneousValue",
-            "ExtraneousHashReference",
-            "InvalidChildReference",
-            "ValueMismatch",
-            "IncompleteProof",
-            "RootMismatch",
-            "DecodeError",
-        ),
-        "DispatchError": enum(
-            "Other",
-            "CannotLookup",
-            "BadOrigin",
-            ("Module", "ModuleError"),
-            "ConsumerRemaining",
-            "NoProviders",
-            "TooManyConsumers",
-            ("Token", "TokenError"),
-            ("Arithmetic", "ArithmeticError"),
-            ("Transactional", "TransactionalError"),
-            "Exhausted",
-            "Corruption",
-            "Unavailable",
-            "RootNotAllowed",
-            ("Trie", "TrieError"),
-        ),
-        "ProtocolResult": enum("Ok", ("Err", "DispatchError")),
-        "EndpointResult": enum(("Ok", "Vec<u8>"), ("Err", "DispatchError")),
-        "FeeModel": struct(("relay_fee", "u128")),
-        "ChannelParamsV0": struct(("max_outgoing_messages", "u32"), ("fee_model", "FeeModel")),
-        "ChannelParamsV1": struct(("max_outgoing_messages", "u32")),
-        "ProtocolRequestV0": enum(("ChannelOpen", "ChannelParamsV0"), "ChannelClose"),
-        "ProtocolRequestV1": enum(("ChannelOpen", "ChannelParamsV1"), "ChannelClose"),
-        "EndpointRequest": struct(("src_endpoint", "Endpoint"), ("dst_endpoint", "Endpoint"), ("payload", "Vec<u8>")),
-        "CollectedFee": struct(("src_chain_fee", "u128"), ("dst_chain_fee", "u128")),
-        "EndpointRequestWithFee": struct(("req", "EndpointRequest"), ("collected_fee", "CollectedFee")),
-        "ProtocolV0": enum(("Request", "ProtocolRequestV0"), ("Response", "ProtocolResult")),
-        "ProtocolV1": enum(("Request", "ProtocolRequestV1"), ("Response", "ProtocolResult")),
-        "EndpointV0": enum(("Request", "EndpointRequest"), ("Response", "EndpointResult")),
-        "EndpointV1": enum(("Request", "EndpointRequestWithFee"), ("Response", "EndpointResult")),
-        "PayloadV0": enum(("Protocol", "ProtocolV0"), ("Endpoint", "EndpointV0")),
-        "PayloadV1": enum(("Protocol", "ProtocolV1"), ("Endpoint", "EndpointV1")),
-        "VersionedPayload": enum(("V0", "PayloadV0"), ("V1", "PayloadV1")),
-        "Message": struct(
-            ("src_chain_id", "ChainId"),
-            ("dst_chain_id", "ChainId"),
-            ("channel_id", "u256"),
-            ("nonce", "u256"),
-            ("payload", "VersionedPayload"),
-            ("last_delivered_message_response_nonce", "Option<u256>"),
-        ),
-        # Map keys of messages and channels, behind the prefix of their item (2.4).
-        "MessageKey": struct(("chain_id", "ChainId"), ("channel_id", "u256"), ("nonce", "u256")),
-        "ChannelKey": struct(("chain_id", "ChainId"), ("channel_id", "u256")),
-        "MessageWeightTag": enum(
-            "ProtocolChannelOpen",
-            "ProtocolChannelClose",
-            ("EndpointRequest", "Endpoint"),
-            ("EndpointResponse", "Endpoint"),
-            "None",
-        ),
-        "ChannelState": enum("Initiated", "Open", "Closed"),
-        **{
-            f"ChannelV{version}{accounts}": struct(
-                ("channel_id", "u256"),
-                ("state", "ChannelState"),
-                ("next_inbox_nonce", "u256"),
-                ("next_outbox_nonce", "u256"),
-                ("latest_response_received_message_nonce", "Option<u256>"),
-                ("max_outgoing_messages", "u32"),
-                *([("fee", "FeeModel")] if version == 0 else []),
-                ("maybe_owner", owner),
-                ("channel_reserve_fee", "u128"),
-            )
-            for version in (0, 1)
-            for accounts, owner in (("", "Option<[u8; 32]>"), ("Account20", "Option<[u8; 20]>"))
-        },
-        "MmrProof": struct(("leaf_indices", "Vec<u64>"), ("leaf_count", "u64"), ("items", "Vec<H256>")),
-        "ConsensusChainMmrLeafProof": struct(
-            ("consensus_block_number", "u32"),
-            ("consensus_block_hash", "H256"),
-            ("opaque_mmr_leaf", "Vec<u8>"),
-            ("proof", "MmrProof"),
-        ),
-        "ConsensusProof": struct(
-            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"), ("message_proof", "BTreeSet<Vec<u8>>")
-        ),
-        "DomainProof": struct(
-            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"),
-            ("domain_proof", "BTreeSet<Vec<u8>>"),
-            ("message_proof", "BTreeSet<Vec<u8>>"),
-        ),
-        "Proof": enum(("Consensus", "ConsensusProof"), ("Domain", "DomainProof")),
-        "CrossDomainMessage": struct(
-            ("src_chain_id", "ChainId"),
-            ("dst_chain_id", "ChainId"),
-            ("channel_id", "u256"),
-            ("nonce", "u256"),
-            ("proof", "Proof"),
-            ("weight_tag", "MessageWeightTag"),
-        ),
-        "MmrLeafV0": struct(
-            ("block_number", "u32"), ("block_hash", "H256"), ("state_root", "H256"), ("extrinsics_root", "H256")
-        ),
-        "MmrLeaf": enum(("V0", "MmrLeafV0")),
-        "InvalidBundleType": enum(
-            ("UndecodableTx", "u32"),
-            ("OutOfRangeTx", "u32"),
-            ("IllegalTx", "u32"),
-            ("InvalidXDM", "u32"),
-            ("InherentExtrinsic", "u32"),
-            "InvalidBundleWeight",
-        ),
-        "BundleValidity": enum(("Invalid", "InvalidBundleType"), ("Valid", "H256")),
-        "InboxedBundle": struct(("bundle", "BundleValidity"), ("extrinsics_root", "H256")),
-        "ChainAmount": struct(("chain_id", "ChainId"), ("amount", "u128")),
-        "BlockFees": struct(
-            ("consensus_storage_fee", "u128"),
-            ("domain_execution_fee", "u128"),
-            ("burned_balance", "u128"),
-            ("chain_rewards", "SortedVec<ChainAmount>"),
-        ),
-        "Transfers": struct(
-            ("transfers_in", "SortedVec<ChainAmount>"),
-            ("transfers_out", "SortedVec<ChainAmount>"),
-            ("rejected_transfers_claimed", "SortedVec<ChainAmount>"),
-            ("transfers_rejected", "SortedVec<ChainAmount>"),
-        ),
-        "ExecutionReceiptV0": struct(
-            ("domain_block_number", "u32"),
-            ("domain_block_hash", "H256"),
-            ("domain_block_extrinsic_root", "H256"),
-            ("parent_domain_block_receipt_hash", "H256"),
-            ("consensus_block_number", "u32"),
-            ("consensus_block_hash", "H256"),
-            ("inboxed_bundles", "Vec<InboxedBundle>"),
-            ("final_state_root", "H256"),
-            ("execution_trace", "Vec<H256>"),
-            ("execution_trace_root", "H256"),
-            ("block_fees", "BlockFees"),
-            ("transfers", "Transfers"),
-        ),
-        "ExecutionReceipt": enum(("V0", "ExecutionReceiptV0")),
-    },
-)
+_DEFINITIONS = """
+enum ChainId { Consensus, Domain(u32) }
+enum Endpoint { Id(u64) }
+struct ModuleError { index: u8, error: [u8; 4] }
+enum TokenError { FundsUnavailable, OnlyProvider, BelowMinimum, CannotCreate, UnknownAsset, Frozen, Unsupported,
+    CannotCreateHold, NotExpendable, Blocked }
+enum ArithmeticError { Underflow, Overflow, DivisionByZero }
+enum TransactionalError { LimitReached, NoLayer }
+enum TrieError { InvalidStateRoot, IncompleteDatabase, ValueAtIncompleteKey, DecoderError, InvalidHash, DuplicateKey,
+    ExtraneousNode, ExtraneousValue, ExtraneousHashReference, InvalidChildReference, ValueMismatch, IncompleteProof,
+    RootMismatch, DecodeError }
+enum DispatchError { Other, CannotLookup, BadOrigin, Module(ModuleError), ConsumerRemaining, NoProviders,
+    TooManyConsumers, Token(TokenError), Arithmetic(ArithmeticError), Transactional(TransactionalError), Exhausted,
+    Corruption, Unavailable, RootNotAllowed, Trie(TrieError) }
+enum ProtocolResult { Ok, Err(DispatchError) }
+enum EndpointResult { Ok(Vec<u8>), Err(DispatchError) }
+struct FeeModel { relay_fee: u128 }
+struct ChannelParamsV0 { max_outgoing_messages: u32, fee_model: FeeModel }
+struct ChannelParamsV1 { max_outgoing_messages: u32 }
+enum ProtocolRequestV0 { ChannelOpen(ChannelParamsV0), ChannelClose }
+enum ProtocolRequestV1 { ChannelOpen(ChannelParamsV1), ChannelClose }
+struct EndpointRequest { src_endpoint: Endpoint, dst_endpoint: Endpoint, payload: Vec<u8> }
+struct CollectedFee { src_chain_fee: u128, dst_chain_fee: u128 }
+struct EndpointRequestWithFee { req: EndpointRequest, collected_fee: CollectedFee }
+enum ProtocolV0 { Request(ProtocolRequestV0), Response(ProtocolResult) }
+enum ProtocolV1 { Request(ProtocolRequestV1), Response(ProtocolResult) }
+enum EndpointV0 { Request(EndpointRequest), Response(EndpointResult) }
+enum EndpointV1 { Request(EndpointRequestWithFee), Response(EndpointResult) }
+enum PayloadV0 { Protocol(ProtocolV0), Endpoint(EndpointV0) }
+enum PayloadV1 { Protocol(ProtocolV1), Endpoint(EndpointV1) }
+enum VersionedPayload { V0(PayloadV0), V1(PayloadV1) }
+struct Message { src_chain_id: ChainId, dst_chain_id: ChainId, channel_id: u256, nonce: u256,
+    payload: VersionedPayload, last_delivered_message_response_nonce: Option<u256> }
+struct MessageKey { chain_id: ChainId, channel_id: u256, nonce: u256 }
+struct ChannelKey { chain_id: ChainId, channel_id: u256 }
+enum MessageWeightTag { ProtocolChannelOpen, ProtocolChannelClose, EndpointRequest(Endpoint),
+    EndpointResponse(Endpoint), None }
+enum ChannelState { Initiated, Open, Closed }
+struct MmrProof { leaf_indices: Vec<u64>, leaf_count: u64, items: Vec<H256> }
+struct ConsensusChainMmrLeafProof { consensus_block_number: u32, consensus_block_hash: H256, opaque_mmr_leaf: Vec<u8>,
+    proof: MmrProof }
+struct ConsensusProof { consensus_chain_mmr_proof: ConsensusChainMmrLeafProof, message_proof: BTreeSet<Vec<u8>> }
+struct DomainProof { consensus_chain_mmr_proof: ConsensusChainMmrLeafProof, domain_proof: BTreeSet<Vec<u8>>,
+    message_proof: BTreeSet<Vec<u8>> }
+enum Proof { Consensus(ConsensusProof), Domain(DomainProof) }
+struct CrossDomainMessage { src_chain_id: ChainId, dst_chain_id: ChainId, channel_id: u256, nonce: u256, proof: Proof,
+    weight_tag: MessageWeightTag }
+struct MmrLeafV0 { block_number: u32, block_hash: H256, state_root: H256, extrinsics_root: H256 }
+enum MmrLeaf { V0(MmrLeafV0) }
+enum InvalidBundleType { UndecodableTx(u32), OutOfRangeTx(u32), IllegalTx(u32), InvalidXDM(u32),
+    InherentExtrinsic(u32), InvalidBundleWeight }
+enum BundleValidity { Invalid(InvalidBundleType), Valid(H256) }
+struct InboxedBundle { bundle: BundleValidity, extrinsics_root: H256 }
+struct ChainAmount { chain_id: ChainId, amount: u128 }
+struct BlockFees { consensus_storage_fee: u128, domain_execution_fee: u128, burned_balance: u128,
+    chain_rewards: SortedVec<ChainAmount> }
+struct Transfers { transfers_in: SortedVec<ChainAmount>, transfers_out: SortedVec<ChainAmount>,
+    rejected_transfers_claimed: SortedVec<ChainAmount>, transfers_rejected: SortedVec<ChainAmount> }
+struct ExecutionReceiptV0 { domain_block_number: u32, domain_block_hash: H256, domain_block_extrinsic_root: H256,
+    parent_domain_block_receipt_hash: H256, consensus_block_number: u32, consensus_block_hash: H256,
+    inboxed_bundles: Vec<InboxedBundle>, final_state_root: H256, execution_trace: Vec<H256>,
+    execution_trace_root: H256, block_fees: BlockFees, transfers: Transfers }
+enum ExecutionReceipt { V0(ExecutionReceiptV0) }
+"""
+
+_CHANNELS = {
+    f"ChannelV{version}{accounts}": struct(
+        ("channel_id", "u256"),
+        ("state", "ChannelState"),
+        ("next_inbox_nonce", "u256"),
+        ("next_outbox_nonce", "u256"),
+        ("latest_response_received_message_nonce", "Option<u256>"),
+        ("max_outgoing_messages", "u32"),
+        *([("fee", "FeeModel")] if version == 0 else []),
+        ("maybe_owner", owner),
+        ("channel_reserve_fee", "u128"),
+    )
+    for version in (0, 1)
+    for accounts, owner in (("", "Option<[u8; 32]>"), ("Account20", "Option<[u8; 20]>"))
+}
+
+XDM_TYPES = ScaleTypes(parse_definitions(_DEFINITIONS) | _CHANNELS)
 """All types; an outbox holds a ``Message``, its envelope is a ``CrossDomainMessage``."""
 
 
