@@ -30,7 +30,7 @@ OWN_PACKAGE = Path(__file__).parent
 
 _ENGINE = "causeway"
 
-LOOPS, VECTORS = "loops.py", "vectors.py"
+LOOPS = "loops.py"
 """File name suffixes of compiled loops and of the instructions that they embed."""
 
 DONE_FILE = "done"
@@ -135,22 +135,22 @@ def _sources() -> Sequence[Path]:
 def _compiled_files(package: Path) -> Iterator[Path]:
     # At the start of every command: ``os.walk`` takes half the time of ``Path.rglob``.
     for folder, _, names in os.walk(package):
-        yield from (Path(folder, name) for name in names if name.endswith((LOOPS, VECTORS)))
+        yield from (Path(folder, name) for name in names if name.endswith(LOOPS))
 
 
 def _with_imported(files: Sequence[Path]) -> Sequence[Path]:
     """Return ``files`` and the local files that they import, whose constants are compiled in."""
     found = set(files)
     for file in files:
-        for name in _IMPORTED(file.read_text(encoding="utf-8")):
+        for name, imported in _IMPORTED(file.read_text(encoding="utf-8")):
             package = next((package for package in packages() if package.name == name.partition(".")[0]), OWN_PACKAGE)
             path = package.parent.joinpath(*name.split("."))
-            path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-            found.add(path)
+            found.add(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))
+            found.update(path / f"{part}.py" for part in imported.split())  # a module of a package
     return sorted(path for path in found if path.exists())
 
 
-_IMPORTED = re.compile(rf"^from ((?:{OWN_PACKAGE.name}|{_ENGINE})(?:\.\w+)*) import", re.MULTILINE).findall
+_IMPORTED = re.compile(rf"^from ((?:{OWN_PACKAGE.name}|{_ENGINE})(?:\.\w+)*) import (.*)", re.MULTILINE).findall
 
 
 def _places() -> Sequence[Path]:

@@ -13,30 +13,8 @@ import numpy as np
 from causeway_proofs.distinct_loops import copy_bytes
 from causeway_proofs.jit import BOOL, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compile_loop, read_only_arrays
 from causeway_proofs.order import Rows
+from causeway_proofs.substrate import scale_shapes as shapes
 from causeway_proofs.substrate.byte_columns import Bytes
-from causeway_proofs.substrate.scale_shapes import (
-    ABSENT,
-    COMPACT,
-    END,
-    ENDS,
-    ENUM,
-    FIXED,
-    JUMP,
-    KEY,
-    LIST,
-    NEXT,
-    NO_VARIANT,
-    NOT_ASCENDING,
-    NOT_SHORTEST,
-    OPTION,
-    OVER_LIMIT,
-    READ,
-    STRING,
-    TOO_LARGE,
-    TOO_LONG,
-    TRAILING,
-    UNWANTED,
-)
 
 TABLE = read_only_arrays("int64", 2)
 
@@ -58,7 +36,7 @@ def count_levels(slots: Rows) -> int:
 def compact_at(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
     """Return the compact integer at ``at``, its length in bytes, and READ, ENDS or NOT_SHORTEST."""
     if at >= stop:
-        return 0, 0, ENDS
+        return 0, 0, shapes.ENDS
     first: Any = np.int64(data[at])
     mode = first & 3
     length: Any = 1
@@ -73,7 +51,7 @@ def compact_at(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
         length = 5 + (first >> 2)
         least = 1 << 30
     if length > stop - at:
-        return 0, 0, ENDS
+        return 0, 0, shapes.ENDS
     number: Any = 0
     if mode < 3:
         for byte in range(length):
@@ -86,8 +64,8 @@ def compact_at(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
                 number = HUGE
                 break
     if number < least or (length > 5 and data[at + length - 1] == 0):
-        return number, length, NOT_SHORTEST
-    return number, length, READ
+        return number, length, shapes.NOT_SHORTEST
+    return number, length, shapes.READ
 
 
 @compile_loop()
@@ -151,7 +129,7 @@ def read_rows(
     before = np.zeros(len(sizes), dtype=np.int64)
     for row in range(len(edges) - 1):
         row_start, stop = edges[row], edges[row + 1]
-        if writing and codes[row] != READ:
+        if writing and codes[row] != shapes.READ:
             close_element(slots, 0, row, sizes, offsets)
             continue
         for number in range(len(sizes)):
@@ -161,18 +139,18 @@ def read_rows(
         depth = 0
         step = 0
         content = row_start
-        code: int = READ
+        code: int = shapes.READ
         if stop - row_start > most:
-            code = TOO_LONG
-        while code == READ:
+            code = shapes.TOO_LONG
+        while code == shapes.READ:
             kind, slot = steps[step, 0], steps[step, 1]
             here = 0
             if slot >= 0:
                 here = index[slots[slot, 0]]
-            if kind == FIXED:
+            if kind == shapes.FIXED:
                 width = steps[step, 2]
                 if width > stop - at:
-                    code = ENDS
+                    code = shapes.ENDS
                     break
                 if writing:
                     to = slots[slot, 3] + here * width
@@ -180,37 +158,37 @@ def read_rows(
                     present[slots[slot, 4] + here] = 1
                 at += width
                 step += 1
-            elif kind == ENUM:
+            elif kind == shapes.ENUM:
                 if at >= stop:
-                    code = ENDS
+                    code = shapes.ENDS
                     break
                 tag = np.int64(data[at])
                 if tag >= steps[step, 2]:
-                    code = NO_VARIANT
+                    code = shapes.NO_VARIANT
                     break
                 if writing and slot >= 0:
                     values[slots[slot, 3] + here] = tag
                     present[slots[slot, 4] + here] = 1
                 at += 1
                 step = jumps[steps[step, 3] + tag]
-            elif kind == JUMP:
+            elif kind == shapes.JUMP:
                 step = steps[step, 2]
-            elif kind == OPTION:
+            elif kind == shapes.OPTION:
                 if at >= stop:
-                    code = ENDS
+                    code = shapes.ENDS
                     break
                 if data[at] > 1:
                     code = steps[step, 3]
                     break
                 step = steps[step, 2] if data[at] == 0 else step + 1
                 at += 1
-            elif kind == STRING:
+            elif kind == shapes.STRING:
                 length, width_read, wrong = compact_at(data, at, stop)
-                if wrong != READ:
+                if wrong != shapes.READ:
                     code = wrong
                     break
                 if length > stop - at - width_read:
-                    code = ENDS
+                    code = shapes.ENDS
                     break
                 at += width_read
                 content = at
@@ -222,13 +200,13 @@ def read_rows(
                 sizes[number] += length
                 at += length
                 step += 1
-            elif kind == LIST:
+            elif kind == shapes.LIST:
                 count, width_read, wrong = compact_at(data, at, stop)
-                if wrong != READ:
+                if wrong != shapes.READ:
                     code = wrong
                     break
                 if count > steps[step, 2]:
-                    code = OVER_LIMIT
+                    code = shapes.OVER_LIMIT
                     break
                 if writing:
                     present[slots[slot, 4] + here] = 1
@@ -242,7 +220,7 @@ def read_rows(
                     index[steps[step, 3]] = sizes[number]
                     sizes[number] += 1
                     step += 1
-            elif kind == NEXT:
+            elif kind == shapes.NEXT:
                 level = steps[step, 2]
                 if writing:
                     close_element(slots, level, index[level], sizes, offsets)
@@ -256,9 +234,9 @@ def read_rows(
                 else:
                     step = steps[lists[depth, 0], 4]
                     depth -= 1
-            elif kind == COMPACT:
+            elif kind == shapes.COMPACT:
                 _, width_read, wrong = compact_at(data, at, stop)
-                if wrong != READ:
+                if wrong != shapes.READ:
                     code = wrong
                     break
                 width = steps[step, 2]
@@ -268,7 +246,7 @@ def read_rows(
                         small |= np.int64(data[at + byte]) << (8 * byte)
                     small >>= 2
                     if width < 4 and small >> (8 * width):
-                        code = TOO_LARGE
+                        code = shapes.TOO_LARGE
                         break
                     if writing:
                         to = slots[slot, 3] + here * width
@@ -276,7 +254,7 @@ def read_rows(
                             values[to + byte] = small >> (8 * byte) & 255
                 else:
                     if width_read - 1 > width:
-                        code = TOO_LARGE
+                        code = shapes.TOO_LARGE
                         break
                     if writing:
                         to = slots[slot, 3] + here * width
@@ -285,7 +263,7 @@ def read_rows(
                     present[slots[slot, 4] + here] = 1
                 at += width_read
                 step += 1
-            elif kind == KEY:
+            elif kind == shapes.KEY:
                 begin = content if steps[step, 2] == 1 else lists[depth, 2]
                 if lists[depth, 3] >= 0:
                     if steps[step, 2]:
@@ -293,20 +271,20 @@ def read_rows(
                     else:
                         ascends = number_ascends(data, lists[depth, 3], begin, at, steps[step, 3])
                     if not ascends:
-                        code = NOT_ASCENDING
+                        code = shapes.NOT_ASCENDING
                         at = lists[depth, 2]
                         break
                 lists[depth, 3], lists[depth, 4] = begin, at
                 step += 1
-            elif kind == END:
+            elif kind == shapes.END:
                 if at != stop:
-                    code = TRAILING
+                    code = shapes.TRAILING
                 break
         if not writing:
             codes[row] = code
             positions[row] = at - row_start
             faults[row] = step
-            if code != READ:
+            if code != shapes.READ:
                 for number in range(len(sizes)):
                     sizes[number] = before[number]
         else:
@@ -405,49 +383,49 @@ def write_rows(
         index[0] = row
         depth = 0
         step = 0
-        code = READ
+        code = shapes.READ
         while True:
             kind, slot = steps[step, 0], steps[step, 1]
             here = 0
             there = True
-            if slot >= 0 and kind != NEXT:
+            if slot >= 0 and kind != shapes.NEXT:
                 here = index[slots[slot, 0]]
                 there = present[slots[slot, 4] + here] != 0
                 stamps[slot] = here + 1
-                if not there and kind != OPTION:
-                    code = ABSENT
+                if not there and kind != shapes.OPTION:
+                    code = shapes.ABSENT
                     break
-            if kind == FIXED:
+            if kind == shapes.FIXED:
                 width = steps[step, 2]
                 put_fixed(values, slots[slot, 3] + here * width, out, at, width)
                 at += width
                 step += 1
-            elif kind == ENUM:
+            elif kind == shapes.ENUM:
                 tag: Any = 0
                 if slot >= 0:
                     tag = np.int64(values[slots[slot, 3] + here])
                 if tag >= steps[step, 2]:
-                    code = NO_VARIANT
+                    code = shapes.NO_VARIANT
                     break
                 out[at] = tag
                 at += 1
                 step = jumps[steps[step, 3] + tag]
-            elif kind == JUMP:
+            elif kind == shapes.JUMP:
                 step = steps[step, 2]
-            elif kind == OPTION:
+            elif kind == shapes.OPTION:
                 out[at] = there
                 at += 1
                 step = step + 1 if there else steps[step, 2]
-            elif kind == STRING:
+            elif kind == shapes.STRING:
                 begin, stop = offsets[slots[slot, 5] + here], offsets[slots[slot, 5] + here + 1]
                 at += put_compact(out, at, stop - begin)
                 copy_bytes(values, slots[slot, 3] + begin, out, at, stop - begin)
                 at += stop - begin
                 step += 1
-            elif kind == LIST:
+            elif kind == shapes.LIST:
                 begin, stop = offsets[slots[slot, 5] + here], offsets[slots[slot, 5] + here + 1]
                 if stop - begin > steps[step, 2]:
-                    code = OVER_LIMIT
+                    code = shapes.OVER_LIMIT
                     break
                 at += put_compact(out, at, stop - begin)
                 if stop == begin:
@@ -457,11 +435,11 @@ def write_rows(
                     lists[depth, 0], lists[depth, 1] = step, stop
                     index[steps[step, 3]] = begin
                     step += 1
-            elif kind == NEXT:
+            elif kind == shapes.NEXT:
                 level = steps[step, 2]
                 spare = unwanted_slot(slots, level, index[level], present, stamps)
                 if spare >= 0:
-                    code, slot, here = UNWANTED, spare, index[level]
+                    code, slot, here = shapes.UNWANTED, spare, index[level]
                     break
                 index[level] += 1
                 if index[level] < lists[depth, 1]:
@@ -469,18 +447,18 @@ def write_rows(
                 else:
                     step = steps[lists[depth, 0], 4]
                     depth -= 1
-            elif kind == COMPACT:
+            elif kind == shapes.COMPACT:
                 width = steps[step, 2]
                 at += put_wide(out, at, values, slots[slot, 3] + here * width, width)
                 step += 1
-            elif kind == KEY:
+            elif kind == shapes.KEY:
                 step += 1
             else:
                 spare = unwanted_slot(slots, 0, row, present, stamps)
                 if spare >= 0:
-                    code, slot, here = UNWANTED, spare, row
+                    code, slot, here = shapes.UNWANTED, spare, row
                 break
-        if code != READ:
+        if code != shapes.READ:
             fault[0], fault[1], fault[2], fault[3] = code, step, slot, here
             return row
         edges[row + 1] = at

@@ -16,33 +16,8 @@ import numpy as np
 
 from causeway_proofs.distinct_loops import copy_bytes
 from causeway_proofs.jit import BYTE_ROWS, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compile_loop
+from causeway_proofs.substrate import trie_arena as layout
 from causeway_proofs.substrate.node import WIDTH, NodeKind
-from causeway_proofs.substrate.trie_arena import (
-    BLOCK,
-    DEAD_ENTRY,
-    DEAD_NODE,
-    DEAD_NODES,
-    DIGEST,
-    DIRTY,
-    DIRTY_NODES,
-    ENTRY,
-    FIRST_DEAD_ENTRY,
-    FIRST_DEAD_NODE,
-    FREE_ENTRY,
-    FREE_NODE,
-    HEIGHT,
-    HOLDERS,
-    KEY_BYTES,
-    KEY_ENTRY,
-    NONE,
-    OFFSET,
-    START,
-    STATE,
-    STOP,
-    USED_BLOCKS,
-    USED_NODES,
-    VALUE_BYTES,
-)
 from causeway_proofs.substrate.trie_node_loops import (
     ARENA,
     bury_node,
@@ -61,11 +36,11 @@ from causeway_proofs.substrate.trie_node_loops import (
 def take_key(arena: Any, node: Any) -> None:
     """Adopt the key of a node's first child, if any: the node's own key entry may be released."""
     nodes = arena.nodes
-    if nodes[node, BLOCK] != NONE:
+    if nodes[node, layout.BLOCK] != layout.NONE:
         for nibble in range(WIDTH):
-            child = np.int64(arena.children[nodes[node, BLOCK], nibble])
-            if child != NONE:
-                nodes[node, KEY_ENTRY] = nodes[child, KEY_ENTRY]
+            child = np.int64(arena.children[nodes[node, layout.BLOCK], nibble])
+            if child != layout.NONE:
+                nodes[node, layout.KEY_ENTRY] = nodes[child, layout.KEY_ENTRY]
                 return
 
 
@@ -77,10 +52,10 @@ def link(arena: Any, trie: Any, keys: Any, start: Any, level: Any, node: Any) ->
         arena.roots[trie] = node
         return
     parent = np.int64(arena.path[level - 1])
-    arena.children[nodes[parent, BLOCK], read_nibble(keys, start, np.int64(nodes[parent, STOP]))] = node
-    if node != NONE:
-        nodes[parent, HEIGHT] = max(nodes[parent, HEIGHT], nodes[node, HEIGHT] + 1)
-        nodes[parent, KEY_ENTRY] = nodes[node, KEY_ENTRY]
+    arena.children[nodes[parent, layout.BLOCK], read_nibble(keys, start, np.int64(nodes[parent, layout.STOP]))] = node
+    if node != layout.NONE:
+        nodes[parent, layout.HEIGHT] = max(nodes[parent, layout.HEIGHT], nodes[node, layout.HEIGHT] + 1)
+        nodes[parent, layout.KEY_ENTRY] = nodes[node, layout.KEY_ENTRY]
     else:
         take_key(arena, parent)
 
@@ -90,26 +65,26 @@ def settle(arena: Any, trie: Any, keys: Any, start: Any, level: Any) -> None:
     """Repair a node after the changes below: keep it, drop it, or lift its only child."""
     nodes = arena.nodes
     node = np.int64(arena.path[level])
-    entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
-    only: Any = NONE
+    entry, block = np.int64(nodes[node, layout.ENTRY]), np.int64(nodes[node, layout.BLOCK])
+    only: Any = layout.NONE
     count = 0
-    if block != NONE:
+    if block != layout.NONE:
         for nibble in range(WIDTH):
             child = np.int64(arena.children[block, nibble])
-            if child != NONE:
+            if child != layout.NONE:
                 only = child
                 count += 1
         if count == 0:
             free_block(arena, block)
-            nodes[node, BLOCK] = NONE
+            nodes[node, layout.BLOCK] = layout.NONE
     replacement: Any = node
-    if entry != NONE:
-        nodes[node, KEY_ENTRY] = entry
+    if entry != layout.NONE:
+        nodes[node, layout.KEY_ENTRY] = entry
     elif count < 2:
-        replacement = NONE
+        replacement = layout.NONE
         if count == 1:
             replacement = own_node(arena, only)
-            nodes[replacement, START] = nodes[node, START]
+            nodes[replacement, layout.START] = nodes[node, layout.START]
             free_block(arena, block)
         bury_node(arena, node)
     link(arena, trie, keys, start, level, replacement)
@@ -118,7 +93,7 @@ def settle(arena: Any, trie: Any, keys: Any, start: Any, level: Any) -> None:
 @compile_loop(allocates=False)
 def leave(arena: Any, trie: Any, keys: Any, start: Any, height: Any, touched: Any, same: Any) -> Any:
     """Pop the path's nodes behind nibble ``same``; return ``height`` and ``touched``."""
-    while height > 0 and arena.nodes[arena.path[height - 1], START] > same:
+    while height > 0 and arena.nodes[arena.path[height - 1], layout.START] > same:
         height -= 1
         if height < touched:
             touched = height
@@ -141,20 +116,22 @@ def descend(arena: Any, trie: Any, keys: Any, start: Any, total: Any, height: An
     """Follow a key from the path's end; return the path's length and the divergent nibble."""
     nodes, children, entries = arena.nodes, arena.children, arena.entries
     if height == 0:
-        if arena.roots[trie] == NONE:
+        if arena.roots[trie] == layout.NONE:
             return 0, 0
         arena.path[0] = arena.roots[trie]
         height = 1
     while True:
         node = arena.path[height - 1]
-        first, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
+        first, stop = np.int64(nodes[node, layout.START]), np.int64(nodes[node, layout.STOP])
         left = min(stop, total)
         if first < left:
-            left = diverging_nibble(keys, start, arena.heap, entries[nodes[node, KEY_ENTRY], OFFSET], first, left)
-        if left < stop or stop == total or nodes[node, BLOCK] == NONE:
+            left = diverging_nibble(
+                keys, start, arena.heap, entries[nodes[node, layout.KEY_ENTRY], layout.OFFSET], first, left
+            )
+        if left < stop or stop == total or nodes[node, layout.BLOCK] == layout.NONE:
             return height, left
-        child = children[nodes[node, BLOCK], read_nibble(keys, start, stop)]
-        if child == NONE:
+        child = children[nodes[node, layout.BLOCK], read_nibble(keys, start, stop)]
+        if child == layout.NONE:
             return height, left
         arena.path[height] = child
         height += 1
@@ -164,9 +141,9 @@ def descend(arena: Any, trie: Any, keys: Any, start: Any, total: Any, height: An
 def same_value(arena: Any, entry: Any, values: Any, first: Any, last: Any) -> Any:
     """Return True if an entry has the given value."""
     entries = arena.entries
-    if entries[entry, VALUE_BYTES] != last - first:
+    if entries[entry, layout.VALUE_BYTES] != last - first:
         return False
-    at = entries[entry, OFFSET] + entries[entry, KEY_BYTES] + entries[entry, DIGEST]
+    at = entries[entry, layout.OFFSET] + entries[entry, layout.KEY_BYTES] + entries[entry, layout.DIGEST]
     for index in range(last - first):  # noqa: SIM110
         if arena.heap[at + index] != values[first + index]:
             return False
@@ -203,63 +180,63 @@ def change(
                 same = diverging_nibble(keys, start, keys, before, 0, min(total, 2 * (start - before)))
             height, touched = leave(arena, tries[row - 1], keys, before, height, touched, same)
         height, left = descend(arena, trie, keys, start, total, height)
-        if height > 0 and height <= touched and left < nodes[path[height - 1], STOP]:
+        if height > 0 and height <= touched and left < nodes[path[height - 1], layout.STOP]:
             # The changes below this node are done; the repaired node may have another partial key.
             before = key_offsets[row - 1]
             height, touched = leave(
-                arena, trie, keys, before, height, touched, np.int64(nodes[path[height - 1], START]) - 1
+                arena, trie, keys, before, height, touched, np.int64(nodes[path[height - 1], layout.START]) - 1
             )
             height, left = descend(arena, trie, keys, start, total, height)
-        top = np.int64(path[height - 1]) if height else NONE
-        entry: Any = NONE
-        if height and left == total == nodes[top, STOP]:
-            entry = np.int64(nodes[top, ENTRY])
-        if not present[row] and entry == NONE:
+        top = np.int64(path[height - 1]) if height else layout.NONE
+        entry: Any = layout.NONE
+        if height and left == total == nodes[top, layout.STOP]:
+            entry = np.int64(nodes[top, layout.ENTRY])
+        if not present[row] and entry == layout.NONE:
             continue
         first, last = value_offsets[row], value_offsets[row + 1]
-        if present[row] and entry != NONE and same_value(arena, entry, values, first, last):
+        if present[row] and entry != layout.NONE and same_value(arena, entry, values, first, last):
             continue
         # Room for this row and for leaving the nodes of the path.
         room = 2 * height + 4
-        if len(nodes) - counters[USED_NODES] < room or len(arena.children) - counters[USED_BLOCKS] < room:
+        if len(nodes) - counters[layout.USED_NODES] < room or len(arena.children) - counters[layout.USED_BLOCKS] < room:
             leave(arena, trie, keys, start, height, touched, -1)
             return row
         touch(arena, trie, keys, start, height, touched)
         touched = height
-        top = np.int64(path[height - 1]) if height else NONE
+        top = np.int64(path[height - 1]) if height else layout.NONE
         if not present[row]:
-            nodes[top, ENTRY] = NONE
+            nodes[top, layout.ENTRY] = layout.NONE
             take_key(arena, top)
             release_entry(arena, entry)
             arena.counts[trie] -= 1
             continue
         fresh = new_entry(arena, keys, start, stop, values, first, last, digests, digest_rows[row])
-        if entry != NONE:
-            nodes[top, ENTRY] = fresh
+        if entry != layout.NONE:
+            nodes[top, layout.ENTRY] = fresh
             release_entry(arena, entry)
             continue
         arena.counts[trie] += 1
         if height == 0:
-            path[0] = new_node(arena, 0, total, fresh, fresh, NONE)
+            path[0] = new_node(arena, 0, total, fresh, fresh, layout.NONE)
             arena.roots[trie] = path[0]
             height = touched = 1
             continue
-        if left < nodes[top, STOP]:
-            above, key_entry = np.int64(nodes[top, START]), np.int64(nodes[top, KEY_ENTRY])
-            branch = new_node(arena, above, left, NONE, key_entry, new_block(arena))
-            lower = read_nibble(arena.heap, arena.entries[key_entry, OFFSET], left)
-            arena.children[nodes[branch, BLOCK], lower] = top
-            nodes[top, START] = left + 1
-            nodes[branch, HEIGHT] = nodes[top, HEIGHT] + 1
+        if left < nodes[top, layout.STOP]:
+            above, key_entry = np.int64(nodes[top, layout.START]), np.int64(nodes[top, layout.KEY_ENTRY])
+            branch = new_node(arena, above, left, layout.NONE, key_entry, new_block(arena))
+            lower = read_nibble(arena.heap, arena.entries[key_entry, layout.OFFSET], left)
+            arena.children[nodes[branch, layout.BLOCK], lower] = top
+            nodes[top, layout.START] = left + 1
+            nodes[branch, layout.HEIGHT] = nodes[top, layout.HEIGHT] + 1
             path[height - 1] = branch
             link(arena, trie, keys, start, height - 1, branch)
             top = branch
         if left == total:
-            nodes[top, ENTRY] = fresh
+            nodes[top, layout.ENTRY] = fresh
             continue
-        if nodes[top, BLOCK] == NONE:
-            nodes[top, BLOCK] = new_block(arena)
-        link(arena, trie, keys, start, height, new_node(arena, left + 1, total, fresh, fresh, NONE))
+        if nodes[top, layout.BLOCK] == layout.NONE:
+            nodes[top, layout.BLOCK] = new_block(arena)
+        link(arena, trie, keys, start, height, new_node(arena, left + 1, total, fresh, fresh, layout.NONE))
     if len(tries) > first_row:
         leave(arena, tries[-1], keys, key_offsets[len(tries) - 1], height, touched, -1)
     return len(tries)
@@ -269,25 +246,25 @@ def change(
 def free_dead(arena: Any) -> None:
     """Move the rows of dead nodes and entries to the free lists."""
     counters = arena.counters
-    if counters[DEAD_NODE] != NONE:
-        arena.nodes[counters[FIRST_DEAD_NODE], HEIGHT] = counters[FREE_NODE]
-        counters[FREE_NODE] = counters[DEAD_NODE]
-        counters[DEAD_NODE] = NONE
-        counters[USED_NODES] -= counters[DEAD_NODES]
-        counters[DEAD_NODES] = 0
-    if counters[DEAD_ENTRY] != NONE:
-        arena.entries[counters[FIRST_DEAD_ENTRY], VALUE_BYTES] = counters[FREE_ENTRY]
-        counters[FREE_ENTRY] = counters[DEAD_ENTRY]
-        counters[DEAD_ENTRY] = NONE
+    if counters[layout.DEAD_NODE] != layout.NONE:
+        arena.nodes[counters[layout.FIRST_DEAD_NODE], layout.HEIGHT] = counters[layout.FREE_NODE]
+        counters[layout.FREE_NODE] = counters[layout.DEAD_NODE]
+        counters[layout.DEAD_NODE] = layout.NONE
+        counters[layout.USED_NODES] -= counters[layout.DEAD_NODES]
+        counters[layout.DEAD_NODES] = 0
+    if counters[layout.DEAD_ENTRY] != layout.NONE:
+        arena.entries[counters[layout.FIRST_DEAD_ENTRY], layout.VALUE_BYTES] = counters[layout.FREE_ENTRY]
+        counters[layout.FREE_ENTRY] = counters[layout.DEAD_ENTRY]
+        counters[layout.DEAD_ENTRY] = layout.NONE
 
 
 @compile_loop(INT64, [ARENA], allocates=False)
 def highest_dirty(arena: Any) -> Any:
     """Return the largest height of a dirty node, -1 if there is none."""
     highest: Any = np.int64(-1)
-    for node in arena.dirty[: arena.counters[DIRTY_NODES]]:
-        if arena.nodes[node, STATE] == DIRTY:
-            highest = max(highest, np.int64(arena.nodes[node, HEIGHT]))
+    for node in arena.dirty[: arena.counters[layout.DIRTY_NODES]]:
+        if arena.nodes[node, layout.STATE] == layout.DIRTY:
+            highest = max(highest, np.int64(arena.nodes[node, layout.HEIGHT]))
     return highest
 
 
@@ -295,16 +272,16 @@ def highest_dirty(arena: Any) -> Any:
 def take_dirty(arena: Any, ends: Any, dirty_nodes: Any) -> None:
     """Write the dirty nodes by height, those of height h up to ``ends[h]`` (initially zeros)."""
     nodes = arena.nodes
-    dirty = arena.dirty[: arena.counters[DIRTY_NODES]]
+    dirty = arena.dirty[: arena.counters[layout.DIRTY_NODES]]
     for node in dirty:
-        if nodes[node, STATE] == DIRTY:
-            ends[nodes[node, HEIGHT] + 1] += 1
+        if nodes[node, layout.STATE] == layout.DIRTY:
+            ends[nodes[node, layout.HEIGHT] + 1] += 1
     for height in range(1, len(ends)):
         ends[height] += ends[height - 1]
     for node in dirty:
-        if nodes[node, STATE] == DIRTY:
-            dirty_nodes[ends[nodes[node, HEIGHT]]] = node
-            ends[nodes[node, HEIGHT]] += 1
+        if nodes[node, layout.STATE] == layout.DIRTY:
+            dirty_nodes[ends[nodes[node, layout.HEIGHT]]] = node
+            ends[nodes[node, layout.HEIGHT]] += 1
 
 
 @compile_loop(NOTHING, [ARENA, ROWS], allocates=False)
@@ -313,29 +290,29 @@ def release_tries(arena: Any, tries: Any) -> None:
     counters, nodes = arena.counters, arena.nodes
     for trie in tries:
         node = arena.roots[trie]
-        arena.roots[trie] = NONE
+        arena.roots[trie] = layout.NONE
         arena.counts[trie] = 0
-        if node != NONE:
-            nodes[node, HOLDERS] -= 1
-            if nodes[node, HOLDERS] == 0:
+        if node != layout.NONE:
+            nodes[node, layout.HOLDERS] -= 1
+            if nodes[node, layout.HOLDERS] == 0:
                 bury_node(arena, node)
-        while counters[DEAD_NODE] != NONE:
-            node = counters[DEAD_NODE]
-            counters[DEAD_NODE] = nodes[node, HEIGHT]
-            counters[DEAD_NODES] -= 1
-            nodes[node, HEIGHT] = counters[FREE_NODE]
-            counters[FREE_NODE] = node
-            counters[USED_NODES] -= 1
-            if nodes[node, ENTRY] != NONE:
-                release_entry(arena, nodes[node, ENTRY])
-            block = nodes[node, BLOCK]
-            if block == NONE:
+        while counters[layout.DEAD_NODE] != layout.NONE:
+            node = counters[layout.DEAD_NODE]
+            counters[layout.DEAD_NODE] = nodes[node, layout.HEIGHT]
+            counters[layout.DEAD_NODES] -= 1
+            nodes[node, layout.HEIGHT] = counters[layout.FREE_NODE]
+            counters[layout.FREE_NODE] = node
+            counters[layout.USED_NODES] -= 1
+            if nodes[node, layout.ENTRY] != layout.NONE:
+                release_entry(arena, nodes[node, layout.ENTRY])
+            block = nodes[node, layout.BLOCK]
+            if block == layout.NONE:
                 continue
             for nibble in range(WIDTH):
                 child = arena.children[block, nibble]
-                if child != NONE:
-                    nodes[child, HOLDERS] -= 1
-                    if nodes[child, HOLDERS] == 0:
+                if child != layout.NONE:
+                    nodes[child, layout.HOLDERS] -= 1
+                    if nodes[child, layout.HOLDERS] == 0:
                         bury_node(arena, child)
             free_block(arena, block)
 
@@ -347,8 +324,8 @@ def share(arena: Any, tries: Any, copies: Any) -> None:
         node = arena.roots[tries[index]]
         arena.roots[copies[index]] = node
         arena.counts[copies[index]] = arena.counts[tries[index]]
-        if node != NONE:
-            arena.nodes[node, HOLDERS] += 1
+        if node != layout.NONE:
+            arena.nodes[node, layout.HOLDERS] += 1
 
 
 LEAF, LEAF_MOST = int(NodeKind.LEAF), NodeKind.LEAF.most
@@ -376,24 +353,26 @@ def visit(
         total = 2 * (key_offsets[row + 1] - start)
         node = np.int64(arena.roots[tries[row]])
         count = 0
-        found[row] = NONE
-        while node != NONE:
+        found[row] = layout.NONE
+        while node != layout.NONE:
             if count == 0 or arena.reference_bytes[node] == DIGEST_BYTES:
                 if len(visited):
                     visited[ends[row] + count] = node
                 count += 1
-            first, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
+            first, stop = np.int64(nodes[node, layout.START]), np.int64(nodes[node, layout.STOP])
             left = min(stop, total)
             if first < left:
-                left = diverging_nibble(keys, start, arena.heap, entries[nodes[node, KEY_ENTRY], OFFSET], first, left)
+                left = diverging_nibble(
+                    keys, start, arena.heap, entries[nodes[node, layout.KEY_ENTRY], layout.OFFSET], first, left
+                )
             if left < stop:
                 break
             if stop == total:
-                found[row] = nodes[node, ENTRY]
+                found[row] = nodes[node, layout.ENTRY]
                 break
-            if nodes[node, BLOCK] == NONE:
+            if nodes[node, layout.BLOCK] == layout.NONE:
                 break
-            node = np.int64(children[nodes[node, BLOCK], read_nibble(keys, start, stop)])
+            node = np.int64(children[nodes[node, layout.BLOCK], read_nibble(keys, start, stop)])
         counts[row] = count
 
 
@@ -406,18 +385,18 @@ def entries_below(arena: Any, trie: Any, prefix: Any, following: Any, found: Any
     nodes = arena.nodes
     total = 2 * len(prefix)
     node: Any = np.int64(arena.roots[trie])
-    while node != NONE:
-        stop = np.int64(nodes[node, STOP])
-        offset = arena.entries[nodes[node, KEY_ENTRY], OFFSET]
+    while node != layout.NONE:
+        stop = np.int64(nodes[node, layout.STOP])
+        offset = arena.entries[nodes[node, layout.KEY_ENTRY], layout.OFFSET]
         limit = min(stop, total)
-        if diverging_nibble(prefix, 0, arena.heap, offset, np.int64(nodes[node, START]), limit) < limit:
+        if diverging_nibble(prefix, 0, arena.heap, offset, np.int64(nodes[node, layout.START]), limit) < limit:
             return 0
         if stop >= total:
             break
-        if nodes[node, BLOCK] == NONE:
+        if nodes[node, layout.BLOCK] == layout.NONE:
             return 0
-        node = np.int64(arena.children[nodes[node, BLOCK], read_nibble(prefix, 0, stop)])
-    if node == NONE:
+        node = np.int64(arena.children[nodes[node, layout.BLOCK], read_nibble(prefix, 0, stop)])
+    if node == layout.NONE:
         return 0
     path = arena.path
     path[0], following[0] = node, 0
@@ -426,13 +405,13 @@ def entries_below(arena: Any, trie: Any, prefix: Any, following: Any, found: Any
     while height:
         node = np.int64(path[height - 1])
         nibble: Any = np.int64(following[height - 1])
-        if nibble == 0 and nodes[node, ENTRY] != NONE:
-            found[count] = nodes[node, ENTRY]
+        if nibble == 0 and nodes[node, layout.ENTRY] != layout.NONE:
+            found[count] = nodes[node, layout.ENTRY]
             count += 1
-        block = np.int64(nodes[node, BLOCK])
-        while block != NONE and nibble < WIDTH and arena.children[block, nibble] == NONE:
+        block = np.int64(nodes[node, layout.BLOCK])
+        while block != layout.NONE and nibble < WIDTH and arena.children[block, nibble] == layout.NONE:
             nibble += 1
-        if block == NONE or nibble == WIDTH:
+        if block == layout.NONE or nibble == WIDTH:
             height -= 1
             continue
         following[height - 1] = nibble + 1
@@ -447,12 +426,14 @@ def room_for_encodings(arena: Any, numbers: Any) -> Any:
     nodes, entries = arena.nodes, arena.entries
     room: Any = 0
     for node in numbers:
-        nibbles = np.int64(nodes[node, STOP]) - np.int64(nodes[node, START])
+        nibbles = np.int64(nodes[node, layout.STOP]) - np.int64(nodes[node, layout.START])
         room += MOST_FIXED_BYTES + nibbles // 2 + nibbles // 255
-        entry = nodes[node, ENTRY]
-        if entry != NONE:
-            room += entries[entry, DIGEST] if entries[entry, DIGEST] else entries[entry, VALUE_BYTES]
-        if nodes[node, BLOCK] != NONE:
+        entry = nodes[node, layout.ENTRY]
+        if entry != layout.NONE:
+            room += (
+                entries[entry, layout.DIGEST] if entries[entry, layout.DIGEST] else entries[entry, layout.VALUE_BYTES]
+            )
+        if nodes[node, layout.BLOCK] != layout.NONE:
             room += WIDTH * (1 + DIGEST_BYTES)
     return room
 
@@ -518,36 +499,36 @@ def write_compact(out: Any, at: Any, number: Any) -> Any:
 def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
     """Write the encoding of a node with referenced children; return its end."""
     nodes, entries, heap = arena.nodes, arena.entries, arena.heap
-    start, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
-    entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
-    hashed = entry != NONE and entries[entry, DIGEST] > 0
-    if block == NONE:
+    start, stop = np.int64(nodes[node, layout.START]), np.int64(nodes[node, layout.STOP])
+    entry, block = np.int64(nodes[node, layout.ENTRY]), np.int64(nodes[node, layout.BLOCK])
+    hashed = entry != layout.NONE and entries[entry, layout.DIGEST] > 0
+    if block == layout.NONE:
         mark, most = (LEAF_HASHED, LEAF_HASHED_MOST) if hashed else (LEAF, LEAF_MOST)
     elif hashed:
         mark, most = BRANCH_HASHED, BRANCH_HASHED_MOST
-    elif entry == NONE:
+    elif entry == layout.NONE:
         mark, most = BRANCH, BRANCH_MOST
     else:
         mark, most = BRANCH_WITH_VALUE, BRANCH_WITH_VALUE_MOST
     at = write_header(out, at, mark, most, stop - start)
     if start < stop:
-        at = write_partial(out, at, heap, entries[nodes[node, KEY_ENTRY], OFFSET], start, stop)
+        at = write_partial(out, at, heap, entries[nodes[node, layout.KEY_ENTRY], layout.OFFSET], start, stop)
     bitmap_at = at
-    if block != NONE:
+    if block != layout.NONE:
         at += 2
-    if entry != NONE:
-        offset = entries[entry, OFFSET] + entries[entry, KEY_BYTES]
-        count = entries[entry, DIGEST]
+    if entry != layout.NONE:
+        offset = entries[entry, layout.OFFSET] + entries[entry, layout.KEY_BYTES]
+        count = entries[entry, layout.DIGEST]
         if not hashed:
-            count = entries[entry, VALUE_BYTES]
+            count = entries[entry, layout.VALUE_BYTES]
             at = write_compact(out, at, count)
         copy_bytes(heap, offset, out, at, count)
         at += count
-    if block != NONE:
+    if block != layout.NONE:
         bitmap = 0
         for nibble in range(WIDTH):
             child = np.int64(arena.children[block, nibble])
-            if child != NONE:
+            if child != layout.NONE:
                 bitmap |= 1 << nibble
                 count = np.int64(arena.reference_bytes[child])
                 out[at] = count << 2
@@ -595,14 +576,18 @@ def copy_values(arena: Any, entries: Any, ends: Any, out: Any) -> None:
     """
     for row in range(len(entries)):
         entry = entries[row]
-        if entry != NONE:
-            offset = arena.entries[entry, OFFSET] + arena.entries[entry, KEY_BYTES] + arena.entries[entry, DIGEST]
-            copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entry, VALUE_BYTES])
+        if entry != layout.NONE:
+            offset = (
+                arena.entries[entry, layout.OFFSET]
+                + arena.entries[entry, layout.KEY_BYTES]
+                + arena.entries[entry, layout.DIGEST]
+            )
+            copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entry, layout.VALUE_BYTES])
 
 
 @compile_loop(NOTHING, [ARENA, ROWS, ROWS, BYTES_OUT], allocates=False)
 def copy_keys(arena: Any, entries: Any, ends: Any, out: Any) -> None:
     """Write the keys of entries, as ``copy_values``."""
     for row in range(len(entries)):
-        offset = arena.entries[entries[row], OFFSET]
-        copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entries[row], KEY_BYTES])
+        offset = arena.entries[entries[row], layout.OFFSET]
+        copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entries[row], layout.KEY_BYTES])

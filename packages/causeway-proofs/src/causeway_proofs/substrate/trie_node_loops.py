@@ -8,43 +8,9 @@ import numpy as np
 
 from causeway_proofs.distinct_loops import copy_bytes
 from causeway_proofs.jit import BYTES_OUT, INT64, NOTHING, ROWS_OUT, compile_loop, named_tuples, writable_arrays
+from causeway_proofs.substrate import trie_arena as layout
 from causeway_proofs.substrate.node import WIDTH
-from causeway_proofs.substrate.trie_arena import (
-    BLOCK,
-    BLOCKS,
-    CLEAN,
-    DEAD,
-    DEAD_ENTRY,
-    DEAD_NODE,
-    DEAD_NODES,
-    DIGEST,
-    DIRTY,
-    DIRTY_NODES,
-    ENTRIES,
-    ENTRY,
-    ENTRY_HOLDERS,
-    FIRST_DEAD_ENTRY,
-    FIRST_DEAD_NODE,
-    FREE_BLOCK,
-    FREE_ENTRY,
-    FREE_NODE,
-    HEAP_END,
-    HEIGHT,
-    HOLDERS,
-    KEY_BYTES,
-    KEY_ENTRY,
-    LIVE_BYTES,
-    NODES,
-    NONE,
-    OFFSET,
-    START,
-    STATE,
-    STOP,
-    USED_BLOCKS,
-    USED_NODES,
-    VALUE_BYTES,
-    Arena,
-)
+from causeway_proofs.substrate.trie_arena import Arena
 
 ARENA = named_tuples(
     Arena,
@@ -88,54 +54,54 @@ def diverging_nibble(first: Any, first_start: Any, second: Any, second_start: An
 def new_block(arena: Any) -> Any:
     """Return the number of a block without children."""
     counters, children = arena.counters, arena.children
-    block = counters[FREE_BLOCK]
-    if block == NONE:
-        block = counters[BLOCKS]
-        counters[BLOCKS] += 1
+    block = counters[layout.FREE_BLOCK]
+    if block == layout.NONE:
+        block = counters[layout.BLOCKS]
+        counters[layout.BLOCKS] += 1
     else:
-        counters[FREE_BLOCK] = children[block, 0]
-    counters[USED_BLOCKS] += 1
+        counters[layout.FREE_BLOCK] = children[block, 0]
+    counters[layout.USED_BLOCKS] += 1
     for nibble in range(WIDTH):
-        children[block, nibble] = NONE
+        children[block, nibble] = layout.NONE
     return block
 
 
 @compile_loop(allocates=False)
 def free_block(arena: Any, block: Any) -> None:
     """Release a block."""
-    arena.children[block, 0] = arena.counters[FREE_BLOCK]
-    arena.counters[FREE_BLOCK] = block
-    arena.counters[USED_BLOCKS] -= 1
+    arena.children[block, 0] = arena.counters[layout.FREE_BLOCK]
+    arena.counters[layout.FREE_BLOCK] = block
+    arena.counters[layout.USED_BLOCKS] -= 1
 
 
 @compile_loop(allocates=False)
 def mark_dirty(arena: Any, node: Any) -> None:
     """Mark the reference of a node as stale."""
-    if arena.nodes[node, STATE] != DIRTY:
-        arena.nodes[node, STATE] = DIRTY
-        arena.nodes[node, HEIGHT] = 0
-        arena.dirty[arena.counters[DIRTY_NODES]] = node
-        arena.counters[DIRTY_NODES] += 1
+    if arena.nodes[node, layout.STATE] != layout.DIRTY:
+        arena.nodes[node, layout.STATE] = layout.DIRTY
+        arena.nodes[node, layout.HEIGHT] = 0
+        arena.dirty[arena.counters[layout.DIRTY_NODES]] = node
+        arena.counters[layout.DIRTY_NODES] += 1
 
 
 @compile_loop(allocates=False)
 def new_node(arena: Any, start: Any, stop: Any, entry: Any, key_entry: Any, block: Any) -> Any:
     """Create a dirty node and return its number."""
     counters, nodes = arena.counters, arena.nodes
-    node = counters[FREE_NODE]
-    if node == NONE:
-        node = counters[NODES]
-        counters[NODES] += 1
+    node = counters[layout.FREE_NODE]
+    if node == layout.NONE:
+        node = counters[layout.NODES]
+        counters[layout.NODES] += 1
     else:
-        counters[FREE_NODE] = nodes[node, HEIGHT]
-    counters[USED_NODES] += 1
-    nodes[node, START] = start
-    nodes[node, STOP] = stop
-    nodes[node, ENTRY] = entry
-    nodes[node, KEY_ENTRY] = key_entry
-    nodes[node, BLOCK] = block
-    nodes[node, HOLDERS] = 1
-    nodes[node, STATE] = CLEAN
+        counters[layout.FREE_NODE] = nodes[node, layout.HEIGHT]
+    counters[layout.USED_NODES] += 1
+    nodes[node, layout.START] = start
+    nodes[node, layout.STOP] = stop
+    nodes[node, layout.ENTRY] = entry
+    nodes[node, layout.KEY_ENTRY] = key_entry
+    nodes[node, layout.BLOCK] = block
+    nodes[node, layout.HOLDERS] = 1
+    nodes[node, layout.STATE] = layout.CLEAN
     mark_dirty(arena, node)
     return node
 
@@ -144,20 +110,20 @@ def new_node(arena: Any, start: Any, stop: Any, entry: Any, key_entry: Any, bloc
 def bury_node(arena: Any, node: Any) -> None:
     """Mark a node as unreferenced."""
     counters = arena.counters
-    arena.nodes[node, HOLDERS] = 0
-    arena.nodes[node, STATE] = DEAD
-    arena.nodes[node, HEIGHT] = counters[DEAD_NODE]
-    if counters[DEAD_NODE] == NONE:
-        counters[FIRST_DEAD_NODE] = node
-    counters[DEAD_NODE] = node
-    counters[DEAD_NODES] += 1
+    arena.nodes[node, layout.HOLDERS] = 0
+    arena.nodes[node, layout.STATE] = layout.DEAD
+    arena.nodes[node, layout.HEIGHT] = counters[layout.DEAD_NODE]
+    if counters[layout.DEAD_NODE] == layout.NONE:
+        counters[layout.FIRST_DEAD_NODE] = node
+    counters[layout.DEAD_NODE] = node
+    counters[layout.DEAD_NODES] += 1
 
 
 @compile_loop(allocates=False)
 def entry_size(arena: Any, entry: Any) -> Any:
     """Return the heap bytes of an entry."""
     entries = arena.entries
-    return entries[entry, KEY_BYTES] + entries[entry, DIGEST] + entries[entry, VALUE_BYTES]
+    return entries[entry, layout.KEY_BYTES] + entries[entry, layout.DIGEST] + entries[entry, layout.VALUE_BYTES]
 
 
 @compile_loop(allocates=False)
@@ -166,65 +132,65 @@ def new_entry(
 ) -> Any:
     """Store a key and its value; ``digest`` is the row of the value's digest if stored by hash."""
     counters, entries, heap = arena.counters, arena.entries, arena.heap
-    entry = counters[FREE_ENTRY]
-    if entry == NONE:
-        entry = counters[ENTRIES]
-        counters[ENTRIES] += 1
+    entry = counters[layout.FREE_ENTRY]
+    if entry == layout.NONE:
+        entry = counters[layout.ENTRIES]
+        counters[layout.ENTRIES] += 1
     else:
-        counters[FREE_ENTRY] = entries[entry, VALUE_BYTES]
-    at = counters[HEAP_END]
-    entries[entry, OFFSET] = at
-    entries[entry, KEY_BYTES] = stop - start
-    entries[entry, DIGEST] = 0 if digest == NONE else digests.shape[1]
-    entries[entry, VALUE_BYTES] = last - first
-    entries[entry, ENTRY_HOLDERS] = 1
+        counters[layout.FREE_ENTRY] = entries[entry, layout.VALUE_BYTES]
+    at = counters[layout.HEAP_END]
+    entries[entry, layout.OFFSET] = at
+    entries[entry, layout.KEY_BYTES] = stop - start
+    entries[entry, layout.DIGEST] = 0 if digest == layout.NONE else digests.shape[1]
+    entries[entry, layout.VALUE_BYTES] = last - first
+    entries[entry, layout.ENTRY_HOLDERS] = 1
     copy_bytes(keys, start, heap, at, stop - start)
     at += stop - start
-    if digest != NONE:
+    if digest != layout.NONE:
         copy_bytes(digests[digest], 0, heap, at, digests.shape[1])
         at += digests.shape[1]
     copy_bytes(values, first, heap, at, last - first)
-    counters[HEAP_END] = at + last - first
-    counters[LIVE_BYTES] += entry_size(arena, entry)
+    counters[layout.HEAP_END] = at + last - first
+    counters[layout.LIVE_BYTES] += entry_size(arena, entry)
     return entry
 
 
 @compile_loop(allocates=False)
 def release_entry(arena: Any, entry: Any) -> None:
     """Drop one reference to an entry."""
-    arena.entries[entry, ENTRY_HOLDERS] -= 1
-    if arena.entries[entry, ENTRY_HOLDERS] == 0:
-        arena.counters[LIVE_BYTES] -= entry_size(arena, entry)
-        arena.entries[entry, VALUE_BYTES] = arena.counters[DEAD_ENTRY]
-        if arena.counters[DEAD_ENTRY] == NONE:
-            arena.counters[FIRST_DEAD_ENTRY] = entry
-        arena.counters[DEAD_ENTRY] = entry
+    arena.entries[entry, layout.ENTRY_HOLDERS] -= 1
+    if arena.entries[entry, layout.ENTRY_HOLDERS] == 0:
+        arena.counters[layout.LIVE_BYTES] -= entry_size(arena, entry)
+        arena.entries[entry, layout.VALUE_BYTES] = arena.counters[layout.DEAD_ENTRY]
+        if arena.counters[layout.DEAD_ENTRY] == layout.NONE:
+            arena.counters[layout.FIRST_DEAD_ENTRY] = entry
+        arena.counters[layout.DEAD_ENTRY] = entry
 
 
 @compile_loop(allocates=False)
 def copy_node(arena: Any, node: Any) -> Any:
     """Return a copy of a node for one of its owners."""
     nodes, children = arena.nodes, arena.children
-    entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
-    own_block = NONE
-    if block != NONE:
+    entry, block = np.int64(nodes[node, layout.ENTRY]), np.int64(nodes[node, layout.BLOCK])
+    own_block = layout.NONE
+    if block != layout.NONE:
         own_block = new_block(arena)
         for nibble in range(WIDTH):
             child = children[block, nibble]
             children[own_block, nibble] = child
-            if child != NONE:
-                nodes[child, HOLDERS] += 1
-    if entry != NONE:
-        arena.entries[entry, ENTRY_HOLDERS] += 1
-    nodes[node, HOLDERS] -= 1
-    start, stop, key_entry = nodes[node, START], nodes[node, STOP], nodes[node, KEY_ENTRY]
+            if child != layout.NONE:
+                nodes[child, layout.HOLDERS] += 1
+    if entry != layout.NONE:
+        arena.entries[entry, layout.ENTRY_HOLDERS] += 1
+    nodes[node, layout.HOLDERS] -= 1
+    start, stop, key_entry = nodes[node, layout.START], nodes[node, layout.STOP], nodes[node, layout.KEY_ENTRY]
     return new_node(arena, np.int64(start), np.int64(stop), entry, np.int64(key_entry), own_block)
 
 
 @compile_loop(allocates=False)
 def own_node(arena: Any, node: Any) -> Any:
     """Return a dirty node with a single owner: the same one or a copy."""
-    if arena.nodes[node, HOLDERS] > 1:
+    if arena.nodes[node, layout.HOLDERS] > 1:
         return copy_node(arena, node)
     mark_dirty(arena, node)
     return node
@@ -235,22 +201,22 @@ def repack(arena: Any, heap: Any) -> None:
     """Copy the live entries to another heap, compacted."""
     entries = arena.entries
     at = 0
-    for entry in range(arena.counters[ENTRIES]):
-        if entries[entry, ENTRY_HOLDERS] > 0:
-            offset, count = entries[entry, OFFSET], entry_size(arena, entry)
+    for entry in range(arena.counters[layout.ENTRIES]):
+        if entries[entry, layout.ENTRY_HOLDERS] > 0:
+            offset, count = entries[entry, layout.OFFSET], entry_size(arena, entry)
             copy_bytes(arena.heap, offset, heap, at, count)
-            entries[entry, OFFSET] = at
+            entries[entry, layout.OFFSET] = at
             at += count
-    arena.counters[HEAP_END] = at
+    arena.counters[layout.HEAP_END] = at
 
 
 @compile_loop(NOTHING, [ARENA, INT64, ROWS_OUT], allocates=False)
 def count_live_bytes(arena: Any, width: Any, live_sizes: Any) -> None:
     """Count the live bytes in each segment of ``width`` bytes of the heap."""
     entries = arena.entries
-    for entry in range(arena.counters[ENTRIES]):
-        if entries[entry, ENTRY_HOLDERS] > 0:
-            at = entries[entry, OFFSET]
+    for entry in range(arena.counters[layout.ENTRIES]):
+        if entries[entry, layout.ENTRY_HOLDERS] > 0:
+            at = entries[entry, layout.OFFSET]
             end = at + entry_size(arena, entry)
             while at < end:
                 stop = min(end, (at // width + 1) * width)
@@ -266,13 +232,13 @@ def measure_window(arena: Any, first: Any, last: Any, found: Any) -> None:
     """
     entries = arena.entries
     found[0], found[1] = first, 0
-    for entry in range(arena.counters[ENTRIES]):
-        if entries[entry, ENTRY_HOLDERS] > 0 and entries[entry, OFFSET] < last:
+    for entry in range(arena.counters[layout.ENTRIES]):
+        if entries[entry, layout.ENTRY_HOLDERS] > 0 and entries[entry, layout.OFFSET] < last:
             count = entry_size(arena, entry)
-            if entries[entry, OFFSET] >= first:
+            if entries[entry, layout.OFFSET] >= first:
                 found[1] += count
-            elif entries[entry, OFFSET] + count > found[0]:
-                found[0] = entries[entry, OFFSET] + count
+            elif entries[entry, layout.OFFSET] + count > found[0]:
+                found[0] = entries[entry, layout.OFFSET] + count
 
 
 @compile_loop(NOTHING, [ARENA, INT64, INT64, INT64, BYTES_OUT], allocates=False)
@@ -280,11 +246,11 @@ def pack_window(arena: Any, first: Any, last: Any, start: Any, moved: Any) -> No
     """Move the entries that begin in heap bytes ``first`` to ``last`` to ``start``, compacted."""
     entries = arena.entries
     at = 0
-    for entry in range(arena.counters[ENTRIES]):
-        if entries[entry, ENTRY_HOLDERS] > 0 and first <= entries[entry, OFFSET] < last:
+    for entry in range(arena.counters[layout.ENTRIES]):
+        if entries[entry, layout.ENTRY_HOLDERS] > 0 and first <= entries[entry, layout.OFFSET] < last:
             count = entry_size(arena, entry)
-            copy_bytes(arena.heap, entries[entry, OFFSET], moved, at, count)
-            entries[entry, OFFSET] = start + at
+            copy_bytes(arena.heap, entries[entry, layout.OFFSET], moved, at, count)
+            entries[entry, layout.OFFSET] = start + at
             at += count
     copy_bytes(moved, 0, arena.heap, start, at)
-    arena.counters[HEAP_END] = start + at
+    arena.counters[layout.HEAP_END] = start + at

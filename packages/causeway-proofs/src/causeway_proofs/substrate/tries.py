@@ -28,6 +28,7 @@ from causeway_proofs.arrays import integer_array
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
 from causeway_proofs.order import Rows, stable_order
+from causeway_proofs.substrate import trie_arena as layout
 from causeway_proofs.substrate.byte_columns import (
     byte_column,
     column_data,
@@ -36,28 +37,7 @@ from causeway_proofs.substrate.byte_columns import (
     offsets_from_lengths,
 )
 from causeway_proofs.substrate.node import EMPTY_ROOT, HASHED_VALUE_BYTES, MAX_KEY_BYTES, StateVersion
-from causeway_proofs.substrate.trie_arena import (
-    CLEAN,
-    DEAD,
-    DIGEST,
-    DIRTY_NODES,
-    ENTRIES,
-    ENTRY_HOLDERS,
-    HEAP_END,
-    KEY_BYTES,
-    LIVE_BYTES,
-    NODES,
-    NONE,
-    STATE,
-    USED_BLOCKS,
-    USED_NODES,
-    VALUE_BYTES,
-    Arena,
-    empty_arena,
-    with_entries,
-    with_nodes,
-    with_tries,
-)
+from causeway_proofs.substrate.trie_arena import Arena, empty_arena, with_entries, with_nodes, with_tries
 
 SMALL_HEAP = 1 << 20
 """Bytes below which a full heap is packed as a whole."""
@@ -79,11 +59,11 @@ def with_heap(arena: Arena, stop: int, heap_bytes: int) -> tuple[Arena, int]:
     """
     from causeway_proofs.substrate import trie_node_loops
 
-    if int(arena.counters[HEAP_END]) + heap_bytes <= stop:
+    if int(arena.counters[layout.HEAP_END]) + heap_bytes <= stop:
         return arena, stop
     if len(arena.heap) >= SMALL_HEAP and (window := _emptied_window(arena, heap_bytes)) is not None:
         return arena, window
-    live = int(arena.counters[LIVE_BYTES])
+    live = int(arena.counters[layout.LIVE_BYTES])
     heap = np.empty(live + live // 2 + heap_bytes + heap_bytes // 2, dtype=np.uint8)
     trie_node_loops.repack(arena, heap)
     return arena._replace(heap=heap), len(heap)
@@ -254,13 +234,13 @@ class Tries:
     @property
     def live_nodes(self) -> int:
         """Nodes of all tries, shared ones counted once."""
-        return int(self._arena.counters[USED_NODES])
+        return int(self._arena.counters[layout.USED_NODES])
 
     @property
     def live_entries(self) -> int:
         """Entries of all tries, shared ones counted once."""
         arena = self._arena
-        return int((arena.entries[: arena.counters[ENTRIES], ENTRY_HOLDERS] > 0).sum())
+        return int((arena.entries[: arena.counters[layout.ENTRIES], layout.ENTRY_HOLDERS] > 0).sum())
 
     @property
     def live_bytes(self) -> int:
@@ -268,8 +248,8 @@ class Tries:
         arena = self._arena
         node = sum(column[:1].nbytes for column in (arena.nodes, arena.references, arena.reference_bytes, arena.dirty))
         rows = self.live_nodes * node + self.live_entries * arena.entries[:1].nbytes
-        blocks = int(arena.counters[USED_BLOCKS]) * arena.children[:1].nbytes
-        return rows + blocks + int(arena.counters[LIVE_BYTES])
+        blocks = int(arena.counters[layout.USED_BLOCKS]) * arena.children[:1].nbytes
+        return rows + blocks + int(arena.counters[layout.LIVE_BYTES])
 
     def update(
         self, tries: Rows | int, keys: pa.Array | Iterable[bytes], values: pa.Array | Iterable[bytes | None]
@@ -310,7 +290,7 @@ class Tries:
         digests = digest_slices(
             HashFunction.BLAKE2B_256, column_data(values), value_offsets[:-1][long], value_offsets[1:][long]
         )
-        digest_rows = np.where(hashed, np.cumsum(hashed) - 1, NONE)
+        digest_rows = np.where(hashed, np.cumsum(hashed) - 1, layout.NONE)
         self._make_room(
             int(present.sum()), int(key_offsets[-1] - key_offsets[0] + lengths.sum() + DIGEST_BYTES * len(long))
         )
@@ -336,7 +316,7 @@ class Tries:
         """
         tries, arena = self._known(tries), self._arena
         tops = arena.roots[tries].astype(np.int64)
-        full = tops != NONE
+        full = tops != layout.NONE
         roots = np.empty((len(tries), DIGEST_BYTES), dtype=np.uint8)
         roots[:] = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
         roots[full] = arena.references[tops[full]]
@@ -387,7 +367,7 @@ class Tries:
         under = np.frombuffer(prefix, dtype=np.uint8)
         following = np.empty(len(self._arena.path), dtype=np.uint8)
         found = found[: trie_loops.entries_below(self._arena, number, under, following, found)]
-        ends = offsets_from_lengths(self._arena.entries[found, KEY_BYTES])
+        ends = offsets_from_lengths(self._arena.entries[found, layout.KEY_BYTES])
         content = np.empty(ends[-1], dtype=np.uint8)
         trie_loops.copy_keys(self._arena, found, ends, content)
         return column_from_buffers(content, ends), self.values(found)
@@ -421,9 +401,9 @@ class Tries:
                 nodes,
                 entries,
             )
-        there = entries != NONE
+        there = entries != layout.NONE
         stored_by_hash = np.zeros(len(entries), dtype=bool)
-        stored_by_hash[there] = self._arena.entries[entries[there], DIGEST] > 0
+        stored_by_hash[there] = self._arena.entries[entries[there], layout.DIGEST] > 0
         return KeyVisits(counts, nodes, entries, stored_by_hash)
 
     def encodings(self, nodes: Rows) -> pa.LargeBinaryArray:
@@ -440,8 +420,8 @@ class Tries:
         """
         from causeway_proofs.substrate import trie_loops
 
-        nodes = integer_array(nodes, "numbers of nodes", np.int64, 0, int(self._arena.counters[NODES]) - 1)
-        if bool((self._arena.nodes[nodes, STATE] == DEAD).any()):
+        nodes = integer_array(nodes, "numbers of nodes", np.int64, 0, int(self._arena.counters[layout.NODES]) - 1)
+        if bool((self._arena.nodes[nodes, layout.STATE] == layout.DEAD).any()):
             raise InvalidInput("a trie has no such nodes any more: it was changed since they were visited")
         ends = np.empty(len(nodes) + 1, dtype=np.int64)
         room = trie_loops.room_for_encodings(self._arena, nodes)
@@ -472,12 +452,14 @@ class Tries:
         """
         from causeway_proofs.substrate import trie_loops
 
-        entries = integer_array(entries, "numbers of entries", np.int64, NONE, int(self._arena.counters[ENTRIES]) - 1)
-        there = entries != NONE
-        if not bool((self._arena.entries[entries[there], ENTRY_HOLDERS] > 0).all()):
+        entries = integer_array(
+            entries, "numbers of entries", np.int64, layout.NONE, int(self._arena.counters[layout.ENTRIES]) - 1
+        )
+        there = entries != layout.NONE
+        if not bool((self._arena.entries[entries[there], layout.ENTRY_HOLDERS] > 0).all()):
             raise InvalidInput("a trie has no such entries any more: it was changed since they were visited")
         lengths = np.zeros(len(entries), dtype=np.int64)
-        lengths[there] = self._arena.entries[entries[there], VALUE_BYTES]
+        lengths[there] = self._arena.entries[entries[there], layout.VALUE_BYTES]
         ends = offsets_from_lengths(lengths)
         content = np.empty(ends[-1], dtype=np.uint8)
         trie_loops.copy_values(self._arena, entries, ends, content)
@@ -489,14 +471,14 @@ class Tries:
 
         arena = self._arena
         ends = np.zeros(trie_loops.highest_dirty(arena) + 2, dtype=np.int64)
-        dirty = np.empty(arena.counters[DIRTY_NODES], dtype=np.int64)
+        dirty = np.empty(arena.counters[layout.DIRTY_NODES], dtype=np.int64)
         trie_loops.take_dirty(arena, ends, dirty)
         for first, last in zip([0, *ends[:-2].tolist()], ends[:-1].tolist(), strict=False):
             for start in range(first, last, PIECE):
                 self._refer(dirty[start : min(start + PIECE, last)])
         # Clear the list last, so that an interrupted pass is repeated.
-        arena.nodes[dirty[: ends[-1]], STATE] = CLEAN
-        arena.counters[DIRTY_NODES] = 0
+        arena.nodes[dirty[: ends[-1]], layout.STATE] = layout.CLEAN
+        arena.counters[layout.DIRTY_NODES] = 0
         trie_loops.free_dead(arena)
 
     def _refer(self, nodes: Rows) -> None:
@@ -532,7 +514,7 @@ class Tries:
         return numbers, keys
 
     def _known(self, tries: npt.NDArray[np.integer] | Sequence[int]) -> Rows:
-        if self._arena.counters[DIRTY_NODES]:
+        if self._arena.counters[layout.DIRTY_NODES]:
             # An earlier change was interrupted.
             self._hash()
         numbers = integer_array(tries, "numbers of tries", np.int64, 0, len(self._versions) - 1)
