@@ -91,10 +91,6 @@ class Storage:
         scheme, rest = self.place.uri.split("://", 1)
         return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}/{path}"
 
-    def inside(self, folder: str) -> Storage:
-        """Return a subfolder as a storage."""
-        return Storage(f"{self.uri.rstrip('/')}/{folder}")
-
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""
         self.place.make_folder(path)

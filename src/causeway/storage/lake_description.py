@@ -51,7 +51,7 @@ class DescribedState(DescribedLog):
     shown_to: str
 
     @model_validator(mode="after")
-    def _has_what_it_names(self) -> Self:
+    def _validate_column_names(self) -> Self:
         columns = [name for name, _ in self.columns]
         shown = [self.shown_to] if self.shown == Visibility.DESTINATION.value else []
         for name in (self.owner, *self.order, *self.chains, *self.programs, *shown):
@@ -69,7 +69,7 @@ class DescribedTables(_Described):
     state: list[DescribedState]
 
     @model_validator(mode="after")
-    def _have_names_of_their_own(self) -> Self:
+    def _validate_unique_names(self) -> Self:
         listed: Sequence[DescribedLog]
         for listed in (self.logs, self.state):
             _require_unique(each.name for each in listed)
@@ -126,7 +126,7 @@ class LakeDescription(_Described):
     files: dict[str, Any]
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _validate_consistency(self) -> Self:
         _require_unique(chain.name for chain in self.chains)
         _require_unique(chain.number for chain in self.chains)
         if [first for first, _ in self.buckets] != [0, *(end for _, end in self.buckets[:-1])]:

@@ -56,7 +56,7 @@ class TendermintUpdate(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (TendermintTrust,)
 
     @model_validator(mode="after")
-    def _has_one_proof(self) -> TendermintUpdate:
+    def _validate_single_proof(self) -> TendermintUpdate:
         answers = {name: getattr(self, name) for name in ("commit", "validators", "trusted_validators")}
         if self.proof is not None:
             for name, value in answers.items():

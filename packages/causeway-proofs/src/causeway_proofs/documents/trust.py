@@ -130,7 +130,7 @@ class IcmpHead(Trust):
     wanted: ClassVar[str] = 'a header of the relay chain, {"kind": "icmp_head", "hash": ...}'
 
     @model_validator(mode="after")
-    def _has_its_hash(self) -> IcmpHead:
+    def _validate_hash(self) -> IcmpHead:
         # Import lazily: other kinds do not need it.
         from causeway_proofs.substrate.parachains import block_hash, relay_rest
 
@@ -164,7 +164,7 @@ class IcPublicKey(Trust):
     wanted: ClassVar[str] = 'a key, {"kind": "ic_public_key", "key": ...}, a DER or PEM file, or ic-mainnet'
 
     @model_validator(mode="after")
-    def _is_a_key(self) -> IcPublicKey:
+    def _validate_key(self) -> IcPublicKey:
         key_point(self.raw)
         return self
 
@@ -220,7 +220,7 @@ class TendermintTrust(Trust):
     wanted: ClassVar[str] = 'a trusted header, {"kind": "tendermint_trust", ...}, or a node\'s answer to /commit'
 
     @model_validator(mode="after")
-    def _is_complete(self) -> TendermintTrust:
+    def _validate_completeness(self) -> TendermintTrust:
         if self.client_state is not None:
             self._require_absent(
                 "client_state", "chain_id", "rule", "trust_level", "trusting_period", "max_clock_drift"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -216,25 +217,6 @@ def _form_of(spec: ProofSpec) -> StoreForm:
 
 
 # Looked up once, because attribute access on a generated enum is slow.
-NO_HASH = HashOp.NO_HASH
-SHA256 = HashOp.SHA256
-SHA512 = HashOp.SHA512
-KECCAK256 = HashOp.KECCAK256
-RIPEMD160 = HashOp.RIPEMD160
-BITCOIN = HashOp.BITCOIN
-SHA512_256 = HashOp.SHA512_256
-BLAKE2B_512 = HashOp.BLAKE2B_512
-BLAKE2S_256 = HashOp.BLAKE2S_256
-
-NO_PREFIX = LengthOp.NO_PREFIX
-VAR_PROTO = LengthOp.VAR_PROTO
-FIXED32_BIG = LengthOp.FIXED32_BIG
-FIXED32_LITTLE = LengthOp.FIXED32_LITTLE
-FIXED64_BIG = LengthOp.FIXED64_BIG
-FIXED64_LITTLE = LengthOp.FIXED64_LITTLE
-REQUIRE_32_BYTES = LengthOp.REQUIRE_32_BYTES
-REQUIRE_64_BYTES = LengthOp.REQUIRE_64_BYTES
-
 TENDERMINT_INNER_PREFIX = b"\x01"
 IAVL_REMAINDERS = (1, 34)
 """Bytes of an IAVL inner prefix after its numbers: length byte, perhaps left child and one."""
@@ -253,34 +235,44 @@ _MAX_VARINT_BYTES = 10
 _UINT64_BITS = 64
 
 
+_HASHES: dict[HashOp, Callable[[bytes], bytes]] = {
+    HashOp.SHA256: lambda data: sha256(data).digest(),
+    HashOp.SHA512: lambda data: hashlib.sha512(data).digest(),
+    HashOp.KECCAK256: lambda data: _keccak.new(digest_bits=256, data=data).digest(),
+    HashOp.RIPEMD160: lambda data: _RIPEMD160.new(data).digest(),
+    HashOp.BITCOIN: lambda data: _RIPEMD160.new(sha256(data).digest()).digest(),
+    HashOp.SHA512_256: lambda data: _SHA512.new(data, truncate="256").digest(),
+    HashOp.BLAKE2B_512: lambda data: hashlib.blake2b(data).digest(),
+    HashOp.BLAKE2S_256: lambda data: hashlib.blake2s(data).digest(),
+}
+
+_REQUIRED_BYTES = {LengthOp.REQUIRE_32_BYTES: 32, LengthOp.REQUIRE_64_BYTES: 64}
+_LENGTHS: dict[LengthOp, Callable[[int], bytes]] = {
+    LengthOp.VAR_PROTO: uvarint,
+    LengthOp.FIXED32_BIG: lambda length: length.to_bytes(4, "big"),
+    LengthOp.FIXED32_LITTLE: lambda length: length.to_bytes(4, "little"),
+    LengthOp.FIXED64_BIG: lambda length: length.to_bytes(8, "big"),
+    LengthOp.FIXED64_LITTLE: lambda length: length.to_bytes(8, "little"),
+    **dict.fromkeys((LengthOp.NO_PREFIX, *_REQUIRED_BYTES), lambda length: b""),
+}
+"""The prefix of data by its length."""
+
+
 def do_hash(hash_op: HashOp, preimage: bytes) -> bytes:
     """Return the hash of ``preimage``.
 
     Raises:
         UnsupportedOperation: ``hash_op`` is ``NO_HASH``, or not defined.
     """
-    if hash_op == SHA256:
-        return sha256(preimage).digest()
-    if hash_op == SHA512:
-        return hashlib.sha512(preimage).digest()
-    if hash_op == KECCAK256:
-        return _keccak.new(digest_bits=256, data=preimage).digest()
-    if hash_op == RIPEMD160:
-        return _RIPEMD160.new(preimage).digest()
-    if hash_op == BITCOIN:
-        return _RIPEMD160.new(sha256(preimage).digest()).digest()
-    if hash_op == SHA512_256:
-        return _SHA512.new(preimage, truncate="256").digest()
-    if hash_op == BLAKE2B_512:
-        return hashlib.blake2b(preimage).digest()
-    if hash_op == BLAKE2S_256:
-        return hashlib.blake2s(preimage).digest()
-    raise UnsupportedOperation(f"unsupported hashop: {hash_op}")
+    function = _HASHES.get(hash_op)
+    if function is None:
+        raise UnsupportedOperation(f"unsupported hashop: {hash_op}")
+    return function(preimage)
 
 
 def do_hash_or_noop(hash_op: HashOp, preimage: bytes) -> bytes:
     """Return the hash of ``preimage``, or ``preimage`` itself for ``NO_HASH``."""
-    return preimage if hash_op == NO_HASH else do_hash(hash_op, preimage)
+    return preimage if hash_op == HashOp.NO_HASH else do_hash(hash_op, preimage)
 
 
 def do_length(length_op: LengthOp, data: bytes) -> bytes:
@@ -290,24 +282,12 @@ def do_length(length_op: LengthOp, data: bytes) -> bytes:
         UnsupportedOperation: ``length_op`` is undefined (VAR_RLP is, in every deployed implementation).
         SpecMismatch: ``length_op`` requires another length.
     """
-    if length_op == VAR_PROTO:
-        return uvarint(len(data)) + data
-    if length_op == NO_PREFIX:
-        return data
-    if length_op == FIXED32_BIG:
-        return len(data).to_bytes(4, "big") + data
-    if length_op == FIXED32_LITTLE:
-        return len(data).to_bytes(4, "little") + data
-    if length_op == FIXED64_BIG:
-        return len(data).to_bytes(8, "big") + data
-    if length_op == FIXED64_LITTLE:
-        return len(data).to_bytes(8, "little") + data
-    if length_op in (REQUIRE_32_BYTES, REQUIRE_64_BYTES):
-        required = 32 if length_op == REQUIRE_32_BYTES else 64
-        if len(data) != required:
-            raise SpecMismatch(f"data was {len(data)} bytes, not {required}")
-        return data
-    raise UnsupportedOperation(f"unsupported lengthop: {length_op}")
+    if length_op in _REQUIRED_BYTES and len(data) != _REQUIRED_BYTES[length_op]:
+        raise SpecMismatch(f"data was {len(data)} bytes, not {_REQUIRED_BYTES[length_op]}")
+    prefix = _LENGTHS.get(length_op)
+    if prefix is None:
+        raise UnsupportedOperation(f"unsupported lengthop: {length_op}")
+    return prefix(len(data)) + data
 
 
 def apply_leaf(leaf: LeafOp, key: bytes, value: bytes) -> bytes:
@@ -344,7 +324,7 @@ def apply_inner(inner: InnerOp, child: bytes) -> bytes:
         raise EmptyOperand("inner op needs child value")
     preimage = inner.prefix + child + inner.suffix
     hash_op = inner.hash
-    return sha256(preimage).digest() if hash_op == SHA256 else do_hash(hash_op, preimage)
+    return sha256(preimage).digest() if hash_op == HashOp.SHA256 else do_hash(hash_op, preimage)
 
 
 def check_leaf_against_spec(leaf: LeafOp, rules: SpecRules) -> None:
@@ -358,14 +338,14 @@ def check_leaf_against_spec(leaf: LeafOp, rules: SpecRules) -> None:
     prefix = leaf.prefix
     if rules.is_iavl:
         validate_iavl_ops(leaf.hash, prefix, 0)
-    if leaf.hash != rules.leaf_hash:
-        raise SpecMismatch(f"unexpected HashOp: {leaf.hash}")
-    if leaf.prehash_key != rules.prehash_key:
-        raise SpecMismatch(f"unexpected PrehashKey: {leaf.prehash_key}")
-    if leaf.prehash_value != rules.prehash_value:
-        raise SpecMismatch(f"unexpected PrehashValue: {leaf.prehash_value}")
-    if leaf.length != rules.length:
-        raise SpecMismatch(f"unexpected LengthOp: {leaf.length}")
+    for name, found, wanted in (
+        ("HashOp", leaf.hash, rules.leaf_hash),
+        ("PrehashKey", leaf.prehash_key, rules.prehash_key),
+        ("PrehashValue", leaf.prehash_value, rules.prehash_value),
+        ("LengthOp", leaf.length, rules.length),
+    ):
+        if found != wanted:
+            raise SpecMismatch(f"unexpected {name}: {found}")
     if not prefix.startswith(rules.leaf_prefix):
         raise SpecMismatch(f"leaf Prefix doesn't start with {rules.leaf_prefix.hex().upper()}")
 
@@ -422,7 +402,7 @@ def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
     Raises:
         SpecMismatch: the prefix has another form, or an inner node is not hashed with SHA-256.
     """
-    if layer and hash_op == SHA256 and _IAVL_INNER(prefix) and prefix[0] >= 2 * layer:
+    if layer and hash_op == HashOp.SHA256 and _IAVL_INNER(prefix) and prefix[0] >= 2 * layer:
         return
     height, position = _read_varint(prefix, 0, "height")
     if height < 0 or height < layer:
@@ -446,7 +426,7 @@ def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
     else:
         if remainder not in IAVL_REMAINDERS:
             raise SpecMismatch(f"remainder of prefix must be of length 1 or 34, got: {remainder}")
-        if hash_op != SHA256:
+        if hash_op != HashOp.SHA256:
             raise SpecMismatch("IAVL hash op must be SHA256")
 
 

@@ -123,6 +123,13 @@ BLOCK_PROTOCOL = 11
 REVISION = re.compile(r"[^\n]*[^\n-]-([1-9][0-9]{0,19})")
 
 
+DIGESTS = (
+    *("last_commit_hash", "data_hash", "validators_hash", "next_validators_hash", "consensus_hash", "app_hash"),
+    *("last_results_hash", "evidence_hash", "proposer_address"),
+)
+"""The fields 6 to 14 of a header, which hold bytes."""
+
+
 @dataclass(frozen=True)
 class BlockId:
     """A block's identity, signed by a commit.
@@ -209,15 +216,7 @@ class Header:
             number_field(1, self.height),
             timestamp(self.time),
             self.last_block_id.encode(),
-            bytes_field(1, self.last_commit_hash),
-            bytes_field(1, self.data_hash),
-            bytes_field(1, self.validators_hash),
-            bytes_field(1, self.next_validators_hash),
-            bytes_field(1, self.consensus_hash),
-            bytes_field(1, self.app_hash),
-            bytes_field(1, self.last_results_hash),
-            bytes_field(1, self.evidence_hash),
-            bytes_field(1, self.proposer_address),
+            *[bytes_field(1, getattr(self, name)) for name in DIGESTS],
         )
 
     @cached_property
@@ -238,15 +237,7 @@ class Header:
             number_field(3, self.height),
             message_field(4, time),
             message_field(5, last_block_id),
-            bytes_field(6, self.last_commit_hash),
-            bytes_field(7, self.data_hash),
-            bytes_field(8, self.validators_hash),
-            bytes_field(9, self.next_validators_hash),
-            bytes_field(10, self.consensus_hash),
-            bytes_field(11, self.app_hash),
-            bytes_field(12, self.last_results_hash),
-            bytes_field(13, self.evidence_hash),
-            bytes_field(14, self.proposer_address),
+            *[bytes_field(number, getattr(self, name)) for number, name in enumerate(DIGESTS, start=6)],
         )
 
 
@@ -261,18 +252,10 @@ def header_from_proto(message: wire.Header) -> Header:
         chain_id=message.chain_id,
         height=message.height,
         time=time_from_proto(message.time, "time of a header"),
-        validators_hash=message.validators_hash,
-        next_validators_hash=message.next_validators_hash,
-        app_hash=message.app_hash,
-        proposer_address=message.proposer_address,
         last_block_id=block_id_from_proto(message.last_block_id, "last_block_id of a header"),
-        last_commit_hash=message.last_commit_hash,
-        data_hash=message.data_hash,
-        consensus_hash=message.consensus_hash,
-        last_results_hash=message.last_results_hash,
-        evidence_hash=message.evidence_hash,
         version_block=message.version.block,
         version_app=message.version.app,
+        **{name: getattr(message, name) for name in DIGESTS},
     )
 
 

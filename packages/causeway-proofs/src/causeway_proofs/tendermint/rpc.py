@@ -12,7 +12,7 @@ from typing import Any
 from causeway_proofs.errors import MalformedProof, OverLimit
 from causeway_proofs.tendermint import header
 from causeway_proofs.tendermint.commit import Commit, CommitSignature, SignedHeader, flag_from_number
-from causeway_proofs.tendermint.header import BlockId, Header
+from causeway_proofs.tendermint.header import DIGESTS, BlockId, Header
 from causeway_proofs.tendermint.validators import MAX_VALIDATORS, KeyType, PublicKey, Validator, ValidatorSet
 
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z", re.ASCII)
@@ -53,18 +53,10 @@ def header_from_json(value: Any) -> Header:
         chain_id=_text(value, "chain_id"),
         height=_number(value, "height"),
         time=_time(value, "time"),
-        validators_hash=_hex(value, "validators_hash"),
-        next_validators_hash=_hex(value, "next_validators_hash"),
-        app_hash=_hex(value, "app_hash"),
-        proposer_address=_hex(value, "proposer_address"),
         last_block_id=BlockId() if last is None else _block_id(last),
-        last_commit_hash=_hex(value, "last_commit_hash"),
-        data_hash=_hex(value, "data_hash"),
-        consensus_hash=_hex(value, "consensus_hash"),
-        last_results_hash=_hex(value, "last_results_hash"),
-        evidence_hash=_hex(value, "evidence_hash"),
         version_block=_number(version, "block", maximum=2**64 - 1),
         version_app=_number(version, "app", maximum=2**64 - 1) if version.get("app") is not None else 0,
+        **{name: _hex(value, name) for name in DIGESTS},
     )
 
 
