@@ -1,4 +1,4 @@
-"""``gossip`` of the benchmarks: what is measured is whole, and its figures have their structure. No times here."""
+"""Benchmark ``gossip``: verified results and the structure of its figures, without times."""
 
 from __future__ import annotations
 

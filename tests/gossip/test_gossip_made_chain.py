@@ -1,4 +1,4 @@
-"""The relay chain that a run made, carried by a simulation of gossip, and a run that takes what the simulation says."""
+"""Gossip simulation of a relay chain from a run, and a run fed with its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated gossip: the same whatever the buckets, killed or not; what it finds; what attackers come to."""
+"""Simulated gossip: independence of buckets and restarts, results, and attackers."""
 
 from __future__ import annotations
 

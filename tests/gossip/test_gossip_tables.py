@@ -1,6 +1,6 @@
-"""The tables of a simulation, computed again from all that happened, event by event, and by nothing that made them.
+"""Simulation tables against an independent recomputation from the event log.
 
-Given are the scenario's own: which blocks there are and what they list, who is there when, who behaves how.
+The scenario gives the blocks, their lists, and the presence and behaviour of nodes.
 """
 
 from __future__ import annotations

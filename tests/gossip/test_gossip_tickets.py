@@ -1,4 +1,4 @@
-"""Simulated gossip with tickets: selfish nodes forward where it pays, nodes that withhold tickets get few bodies."""
+"""Simulated gossip with tickets: selfish nodes forward for pay, and withholding nodes get few bodies."""
 
 from __future__ import annotations
 

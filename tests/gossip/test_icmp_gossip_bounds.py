@@ -1,4 +1,4 @@
-"""Bounds of gossip against hostile peers, and what holds for any set of nodes (ICMP reference G7, G8, L1)."""
+"""Bounds of gossip against hostile peers and for any set of nodes (ICMP reference G7, G8, L1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each check of gossip finds what it is there to find, and says "unchecked" where rows are missing."""
+"""Gossip checks: each detects its violations and reports "unchecked" for missing rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The kernel of gossip against its oracle in random networks: after every event the same state, the same sends."""
+"""Gossip kernel against its oracle in random networks: equal states and sends after every event."""
 
 from collections import Counter
 

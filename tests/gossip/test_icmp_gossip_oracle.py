@@ -1,4 +1,4 @@
-"""The oracle of gossip by itself: its networks against 1.2 and 1.3, its options, its packets."""
+"""Gossip oracle: its networks against 1.2 and 1.3, its options and its packets."""
 
 from collections import Counter
 from collections.abc import Sequence

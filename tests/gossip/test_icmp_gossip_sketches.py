@@ -1,4 +1,4 @@
-"""Bounds of reconciliation against peers that send what they like (ICMP reference 5.1, 4; hazard 27)."""
+"""Bounds of reconciliation against hostile peers (ICMP reference 5.1, 4; hazard 27)."""
 
 from __future__ import annotations
 

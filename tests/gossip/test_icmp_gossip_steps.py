@@ -1,4 +1,4 @@
-"""The kernel of gossip on steps of many events of many nodes, against the oracle, which takes them one by one."""
+"""Gossip kernel on steps of many events and nodes, against the sequential oracle."""
 
 from collections import Counter
 from dataclasses import replace

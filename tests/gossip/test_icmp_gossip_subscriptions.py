@@ -1,4 +1,4 @@
-"""Topics of senders and recipients (ICMP reference 5.1, 3): who subscribes to what is sent what."""
+"""Topics and subscriptions of senders and recipients (ICMP reference 5.1, 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tickets: their draw, their settlement, and that nobody gains by forging, replaying, withholding or grinding."""
+"""Tickets: draws, settlement, and no gain from forging, replaying, withholding or grinding."""
 
 from __future__ import annotations
 

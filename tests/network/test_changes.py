@@ -1,5 +1,7 @@
-"""Networks that change while they run: programs come, get another class and end, faults begin and are healed; and none
-of it acts before its tick, whoever executes it again."""
+"""Networks that change while they run: programs and faults start, change and end at their ticks.
+
+Re-execution gives the same results, and no change acts before its tick.
+"""
 
 from __future__ import annotations
 

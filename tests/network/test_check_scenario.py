@@ -1,4 +1,4 @@
-"""``causeway check SCENARIO``: all that is wrong with it at once, with lines; what it would run; what does nothing."""
+"""Command ``causeway check SCENARIO``: all errors with lines, the planned run, and ineffective elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a network ends as the reference says, and the ledger shows it."""
+"""Faults in a network: outcomes of the reference, and their rows in the ledger."""
 
 from __future__ import annotations
 

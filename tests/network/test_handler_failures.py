@@ -1,4 +1,4 @@
-"""Handlers that raise, or return what they may not, are counted and named with program, file and line."""
+"""Failing handlers: counts and reports with program, file and line."""
 
 from __future__ import annotations
 

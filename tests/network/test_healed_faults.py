@@ -1,6 +1,6 @@
-"""Faults that a change heals end as if they had ended by themselves in the tick before.
+"""Faults healed by a change equal faults that end by themselves in the tick before.
 
-So a network with healed faults has the roots of the network in which the same faults end by themselves, and of itself,
+A network with healed faults has the roots of the network in which the same faults end by themselves, also when it is
 resumed at any tick.
 """
 

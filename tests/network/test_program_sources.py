@@ -1,4 +1,4 @@
-"""A lake is data: of the modules that it names only those are imported that the user names."""
+"""Lakes are data: a module named by a lake is imported only if the user names it."""
 
 from __future__ import annotations
 

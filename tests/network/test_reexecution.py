@@ -1,5 +1,7 @@
-"""Lakes that are executed again in ranges: honest ones come out the same, and what was altered is found where it is, in
-however many ranges and processes."""
+"""Re-execution of lakes in ranges: honest lakes reproduce, and alterations are located.
+
+Results are independent of the number of ranges and processes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose commits have many heights tells every reader, at each of them, what one of many commits tells it."""
+"""Reads at heights within a commit: every reader equals one of a lake with a commit per height."""
 
 from __future__ import annotations
 

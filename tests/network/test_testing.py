@@ -1,4 +1,4 @@
-"""Networks in memory: what a test sends, asks, breaks, changes and copies, under every protocol."""
+"""In-memory networks: sends, calls, faults, changes and copies of a test, under every protocol."""
 
 from __future__ import annotations
 

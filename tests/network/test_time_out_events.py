@@ -1,4 +1,4 @@
-"""What the log says of packets that time out: they are named by their own queue, whatever came of them."""
+"""Time-out events in the log: packets are named by their own queue, whatever their outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of domains on the lake: the same roots however they are cut, executed and broken off."""
+"""Networks of domains in a lake: roots are independent of partitioning, execution and interruption."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Forks and what is executed again for them: a network that stays in memory executes each height once, one that is
-opened anew few of them once more, and what comes out is what commits of one height give."""
+"""Re-execution for forks: heights executed by an open and by a reopened network.
+
+An open network executes each height once, a reopened one repeats few, and results equal those of one-height commits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certified data of programs: what may be set, by whom, and what is left of it when a handler raises."""
+"""Certified data of programs: permissions, limits, and state after a failing handler."""
 
 from __future__ import annotations
 

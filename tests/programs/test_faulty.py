@@ -1,4 +1,4 @@
-"""A module that fails on purpose, on a network of zones: callers get over every failure, and nothing of it lasts."""
+"""Deliberately failing module in a network of zones: callers recover, and no failure persists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole networks of the Internet Computer protocol, in process: what a program, a fault or a number cannot do."""
+"""Networks of the Internet Computer protocol in process: limits of programs, faults and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of scalar programs out of files that a stranger may have written."""
+"""Decoding of scalar program states from untrusted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes of calls over rows made up for the purpose; counts and ledger of runs in which calls are lost or open."""
+"""Call outcomes over constructed rows, and counts and ledgers of runs with lost or open calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Causeway and Python make of the texts that deployed libraries read in several ways, as the page says."""
+"""Parsing of texts that deployed libraries read differently, as documented, by Causeway and Python."""
 
 from __future__ import annotations
 

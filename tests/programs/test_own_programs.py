@@ -1,4 +1,4 @@
-"""Programs of one's own: found beside the scenario, packed for the workers, tried alone."""
+"""User programs: found beside the scenario, packed for workers, and tried in isolation."""
 
 from __future__ import annotations
 

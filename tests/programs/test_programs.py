@@ -1,4 +1,4 @@
-"""Programs and their runners: what a handler may do, and that whatever it does stays its own affair."""
+"""Programs and their runners: permissions of handlers, and isolation of their effects."""
 
 from __future__ import annotations
 

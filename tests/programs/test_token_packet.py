@@ -1,4 +1,4 @@
-"""Packets and denominations of ICS-20: one meaning, few forms, and nothing else is let in."""
+"""ICS-20 packets and denominations: canonical decoding and rejection of other input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token transfer: the rules of escrow, vouchers and refunds, and what strangers may not do."""
+"""Token transfer: rules of escrow, vouchers and refunds, and limits of untrusted peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token transfer on the IBC kernel: books as in a plain model at every height, and no token is lost or made."""
+"""Token transfer on the IBC kernel: books equal a plain model at every height, and tokens are conserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP endpoints of a served lake, asked without a socket."""
+"""HTTP endpoints of a served lake, requested without a socket."""
 
 from __future__ import annotations
 

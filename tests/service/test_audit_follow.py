@@ -1,4 +1,4 @@
-"""``causeway audit --follow``: lines and metrics of a ledger that others write to, of a lake that runs, of damage."""
+"""Command ``causeway audit --follow``: output and metrics of growing ledgers, running lakes and corruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: how many parts they may have, and whose turn it is."""
+"""Request bodies: limits on their parts, and turns of clients."""
 
 from __future__ import annotations
 

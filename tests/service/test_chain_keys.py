@@ -1,4 +1,4 @@
-"""Subnets that sign with keys in files: what they sign, what a lake without the keys can do, and one put back."""
+"""Subnets that sign with keys in files: signatures, lakes without the keys, and restored copies."""
 
 from __future__ import annotations
 

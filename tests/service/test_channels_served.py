@@ -1,4 +1,4 @@
-"""A served lake of parachains with HRMP channels: what strangers may ask of it, and the proofs that they get."""
+"""A served lake of parachains with HRMP channels: public endpoints and their proofs."""
 
 from __future__ import annotations
 

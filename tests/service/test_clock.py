@@ -1,4 +1,4 @@
-"""Headers from a lake's future, honest and hostile, and what its clock makes of them."""
+"""Headers from a lake's future, honest and hostile, and their effect on its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who connects and asks nothing, or does not read, takes nobody's place for long, and no memory."""
+"""Idle and non-reading connections: bounded slots, time and memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What strangers may ask of lakes of domains, made from the service's own OpenAPI document: nothing of it ends in an
-error of the server."""
+"""Public endpoints of domain lakes, fuzzed from the OpenAPI document, without server errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Two lakes of one network of domains, with a relay process between them: what goes over comes over, once, and what
-each holds is a function of its record."""
+"""Two lakes of one network of domains and a relay process: exactly-once delivery and reproducible states."""
 
 from __future__ import annotations
 

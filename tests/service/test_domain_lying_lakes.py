@@ -1,4 +1,4 @@
-"""What lakes say that lie: a relay process hands over nothing of it, and what is right goes on."""
+"""Lying lakes: a relay process delivers none of their claims, and honest traffic continues."""
 
 from __future__ import annotations
 

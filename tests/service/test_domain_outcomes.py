@@ -1,4 +1,4 @@
-"""Who carried something is told by its hash what the block refused of it, and of which item."""
+"""Outcomes of relayed transactions by hash: rejections of the block with their items."""
 
 from __future__ import annotations
 

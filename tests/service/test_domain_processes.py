@@ -1,5 +1,4 @@
-"""Real processes: two served lakes of domains with keys in files and a relay process between them, over sockets; and
-what becomes of it when they are killed."""
+"""Real processes: two served domain lakes with file keys and a relay process over sockets, with kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers bring to lakes of domains: each is refused by its name, and what is right goes on."""
+"""Untrusted submissions to domain lakes: each is rejected by name, and honest traffic continues."""
 
 from __future__ import annotations
 

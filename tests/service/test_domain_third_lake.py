@@ -1,5 +1,8 @@
-"""A domain of a third lake, whose operator means harm: a lake that follows the consensus chain takes of it what its
-confirmed receipts speak of, and no more; and amounts that no sum of a chain can hold end nothing."""
+"""A domain of a third lake with a malicious operator, and overflowing amounts.
+
+A lake that follows the consensus chain credits exactly what the domain's confirmed receipts declare. Amounts that no
+sum of a chain can hold end nothing.
+"""
 
 from __future__ import annotations
 

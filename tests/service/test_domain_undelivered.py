@@ -1,5 +1,4 @@
-"""What never comes between lakes of domains: a relay process that is to end when there is nothing left ends, and says
-what it waited for in vain."""
+"""Undeliverable messages between domain lakes: a terminating relay process ends and reports its stalls."""
 
 from __future__ import annotations
 

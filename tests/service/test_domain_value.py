@@ -1,5 +1,7 @@
-"""Value of a domain of another lake whose operator does not say in receipts what it sent: nobody takes it, whoever sent
-it stops nobody but itself, and what is on each chain is what the books have for it."""
+"""Value sent by a domain whose operator omits it from receipts.
+
+The value is not credited, its sender stops only itself, and balances equal the books.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server says that can make no more blocks: one line, and the exit code of what is wrong."""
+"""Servers that can make no more blocks: one line of output and the exit code of the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Served lakes that answer what is not true, or more than anybody can take."""
+"""Served lakes with false or excessive answers."""
 
 from __future__ import annotations
 

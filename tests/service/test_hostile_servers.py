@@ -1,5 +1,4 @@
-"""A relay process and lakes that mean harm, over real sockets: they cost a bounded time and memory, and nobody else
-notices."""
+"""A relay process and malicious lakes over real sockets: bounded time and memory, no effect on others."""
 
 from __future__ import annotations
 

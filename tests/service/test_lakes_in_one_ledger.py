@@ -1,4 +1,4 @@
-"""Two lakes of one network in one ledger: each states its own events, and together they show what one alone cannot."""
+"""Two lakes of one network in one ledger: separate events, and joint verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of sizes: each holds what those before it allow, and what may be sent goes all the way."""
+"""Size limits: each covers the preceding ones, and allowed messages arrive."""
 
 from __future__ import annotations
 

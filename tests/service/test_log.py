@@ -1,4 +1,4 @@
-"""What server and relay processes say of themselves: one line an event, few lines whatever strangers send."""
+"""Logs of server and relay processes: one line per event, and few lines under hostile input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers bring and ask for takes memory for a while, never for good: budgets in bytes."""
+"""Memory of untrusted submissions and queries: bounded by budgets in bytes."""
 
 from __future__ import annotations
 

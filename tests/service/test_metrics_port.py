@@ -1,4 +1,4 @@
-"""Whoever watches a process gets its metrics, whatever others do at that port."""
+"""The metrics port: monitoring continues despite other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A served lake of parachains: what strangers may ask of it, and the proofs that they get, at each leaf of a fork."""
+"""A served lake of parachains: public endpoints and their proofs at each leaf of a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no block could carry out is refused before it waits for one, by its field."""
+"""Messages that no block could execute: rejection by field before queueing."""
 
 from __future__ import annotations
 

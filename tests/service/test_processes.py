@@ -1,4 +1,4 @@
-"""Real processes: two served lakes and relay processes between them, which are killed, started again and doubled."""
+"""Real processes: two served lakes and relay processes that are killed, restarted and duplicated."""
 
 from __future__ import annotations
 

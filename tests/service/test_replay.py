@@ -1,4 +1,4 @@
-"""A served lake is a function of its scenario and of the record of what users brought."""
+"""Replay of a served lake: a function of its scenario and its input record."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What strangers may send, made from the service's own OpenAPI document: nothing of it ends in an error of the server.
+"""Public endpoints, fuzzed from the OpenAPI document, without server errors.
 
-The short run is a part of the suite. The long one asks a served lake over a socket for as many seconds as
-``CAUSEWAY_FUZZ_SECONDS`` says (60 s if it says nothing):
+The short run is a part of the suite. The long one requests a served lake over a socket for ``CAUSEWAY_FUZZ_SECONDS``
+seconds (default: 60 s):
 
     CAUSEWAY_FUZZ_SECONDS=3600 pytest -m slow tests/service/test_schemathesis.py
 """

@@ -1,4 +1,4 @@
-"""Scenarios with external chains, settings of relay processes, and what they do with lakes that do not go together."""
+"""Scenarios with external chains, settings of relay processes, and mismatched lakes."""
 
 from __future__ import annotations
 

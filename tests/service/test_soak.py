@@ -1,4 +1,4 @@
-"""A short soak (``tests.support.common.soak``): kills at random, hostile peers, everything delivered once, in order."""
+"""Short soak (``tests.support.common.soak``): random kills, hostile peers, ordered exactly-once delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of a served lake of subnets: under the keys that its status names, while blocks are made."""
+"""Certificates of a served lake of subnets, under the keys in its status, during block production."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of validators in files, what they signed last, and what happens to a lake that was put back."""
+"""Validator keys in files, their signing records, and restored lakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of other subnets' nodes: what it asks for, whom it asks, and what it makes of bad answers."""
+"""The client of remote subnets' nodes: requests, choice of nodes, and handling of bad answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Where nodes of a remote subnet serve is in the registry, by version: nodes that move, and subnets that are split, are
-found by the next one."""
+"""Endpoints of remote subnets in the registry, by version: moved nodes and split subnets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of this side of an exchange: told by name, tried again, and nothing else stops."""
+"""Local errors of an exchange: reports by name, retries and isolation."""
 
 from __future__ import annotations
 

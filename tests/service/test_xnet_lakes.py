@@ -1,4 +1,4 @@
-"""Two lakes of subnets that exchange streams: delivered once, in order, answered, whoever serves lies or is away."""
+"""Two lakes of subnets that exchange streams: ordered exactly-once delivery despite lying or absent nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exchange that stands still: one line names why, then less and less often, and one says that it goes on."""
+"""Stalled exchanges: one line with the cause, then ever fewer, and one on recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: networks under the protocols of a mark, and timelines in the reports of tests that fail."""
+"""The pytest plugin: networks under the protocols of a mark, and timelines in failure reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On Spark, buckets stay with the Python worker that has their state, and a killed worker changes nothing."""
+"""Bucket assignment on Spark: buckets stay with their Python worker, and a killed worker changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks' workload and comparators: whatever is timed against Causeway does the same round."""
+"""Workload and comparators of the benchmarks: each comparator executes the same round as Causeway."""
 
 from __future__ import annotations
 

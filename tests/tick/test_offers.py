@@ -1,5 +1,4 @@
-"""What buckets offer each other: the same roots wherever it lies, one open a task, and no byte used that is not what
-was written."""
+"""Offers between buckets: equal roots in any storage, one file opened per task, only verified bytes used."""
 
 from __future__ import annotations
 

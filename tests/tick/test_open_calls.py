@@ -1,4 +1,4 @@
-"""How many calls are open, as commits count it, is what the query over all rows finds."""
+"""Open-call counts of commits equal the query over all rows."""
 
 from __future__ import annotations
 

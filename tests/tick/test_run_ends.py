@@ -1,4 +1,4 @@
-"""When a run ends: not before what waits has had its time, and at the same tick however the chains are cut."""
+"""End of a run: pending work gets its idle limit, and the last tick is independent of partitioning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Relayers with accounts, users who relay their own packets, sponsored relayers: the kernel does what the oracle does.
+"""Relayers with accounts, users relaying their own packets, and sponsored relayers: kernel against oracle.
 
-Every generated network is also held against the guarantees, after every block: among them that on every zone what was
-deposited is in the accounts and in the fees that the zone has collected.
+Every generated network is also checked against the guarantees after every block. Among them: on every zone, accounts
+and collected fees equal the deposits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Relayers leave alone for a while what was refused to them, longer each time: nobody pays for ever."""
+"""Relayer backoff after rejections: ever longer waits, and no permanent cost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which of the rules C1 to C5 hold while relayers reorder, zones fork and clients lag, and what the audit finds.
+"""Rules C1 to C5 under reordering relayers, forks and lagging clients, and findings of the audit.
 
-The table of docs/reference/audit/causal_order.md is made of these scenarios.
+The table of docs/reference/audit/causal_order.md is built from these scenarios.
 """
 
 from __future__ import annotations

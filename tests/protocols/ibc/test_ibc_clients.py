@@ -1,4 +1,4 @@
-"""Light clients in runs: validator sets that change, forks that relayers watch for, recovery by a zone's decision."""
+"""Light clients in runs: validator changes, monitoring of forks, and recovery by a zone."""
 
 from __future__ import annotations
 

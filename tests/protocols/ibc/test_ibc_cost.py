@@ -1,5 +1,7 @@
-"""What a block of zones costs, in rows and hashes: no more after a long history, however many receipts there are; and
-stores that are changed are those that are built from the tables."""
+"""Cost of an IBC block in rows and hashes: independent of history and receipts.
+
+Updated stores equal those built from the tables.
+"""
 
 from __future__ import annotations
 

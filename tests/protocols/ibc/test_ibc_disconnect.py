@@ -1,4 +1,4 @@
-"""A zone ends a connection (IBC reference X-5): a final packet, and from then on nothing new on either side."""
+"""Disconnection by a zone (IBC reference X-5): a final packet, and no new packets on either side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relayers that pay out of accounts: they stop, say so, and continue; what users and sponsors may say in a scenario."""
+"""Relayers paying from accounts: stop, report and resume; options of users and sponsors."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The hazards of section 6 of the IBC reference, by their numbers, each played on the kernel and on its oracle.
+"""The hazards of section 6 of the IBC reference by number, each on the kernel and on its oracle.
 
-Calls that no honest or scenario's relayer makes come in as transactions from outside, one by one with single proofs.
-The oracle's invariants are checked after every block. Hazard ``n`` is in the tests named ``test_n_...``. Of some there
-is more, where one engine alone can express it; the files say why:
+Calls that no honest or scenario relayer makes arrive as external transactions, one by one with single proofs. The
+oracle's invariants are checked after every block. Hazard ``n`` is in the tests named ``test_n_...``. Further tests of
+hazards that only one engine can express:
 
-- 2, 6, 10, 12, 22, 31: ``test_spec_ibc.py`` (a queue and a registration by themselves, modules in place of programs);
+- 2, 6, 10, 12, 22, 31: ``test_spec_ibc.py`` (an isolated queue and registration, modules in place of programs);
 - 8, 23, 24: ``test_spec_ibc_beyond.py`` (evidence of forks, validator sets as names with powers), and for the
   validator sets of Tendermint headers ``test_light_client.py``;
-- 23, 24, 26, 32: ``test_ibc_hazards_kernel.py`` (clients kept fresh, bytes that are no header, waste, long methods);
+- 23, 24, 26, 32: ``test_ibc_hazards_kernel.py`` (client refreshes, bytes other than headers, waste, long methods);
 - 22: ``tests/core/test_queues.py``; 33: ``test_ics23.py``; 28, 34: ``test_spec_ibc_network.py`` (its log).
 """
 

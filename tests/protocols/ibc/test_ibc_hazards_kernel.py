@@ -1,7 +1,7 @@
-"""What of the hazards of the IBC reference the kernel alone can express (the others: ``test_ibc_hazards.py``).
+"""Hazards of the IBC reference that only the kernel can express (the others: ``test_ibc_hazards.py``).
 
-Bytes that are no header, and methods longer than an envelope has room for: the oracle has both as values. Relayers that
-keep clients fresh by themselves, and what is counted of headers that came twice: the oracle's do neither.
+Bytes other than headers and methods longer than an envelope: the oracle has both as values. Relayers that refresh
+clients by themselves, and counts of duplicate headers: the oracle has neither.
 """
 
 from __future__ import annotations

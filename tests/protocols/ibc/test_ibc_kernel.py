@@ -1,4 +1,4 @@
-"""The IBC kernel and its oracle agree on whole stores, states and refusals after every block, however it is cut."""
+"""The IBC kernel and its oracle agree on stores, states and rejections per block, in any partitioning."""
 
 from __future__ import annotations
 

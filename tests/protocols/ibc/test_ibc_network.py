@@ -1,4 +1,4 @@
-"""The driver of IBC kernels in memory: one call for all zones and one a zone give the same; what is done is dropped."""
+"""In-memory driver of IBC kernels: joint and per-zone calls are equal, and completed messages are dropped."""
 
 from __future__ import annotations
 

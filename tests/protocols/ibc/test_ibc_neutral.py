@@ -1,5 +1,7 @@
-"""Relays change latency and fees, and nothing else (G9), on the IBC kernel: one network is played twice, with relayers
-that tell the truth, and with those who lie, come late or not at all, and strangers."""
+"""Relays change only latency and fees (G9), on the IBC kernel.
+
+One network is played with honest relayers, and with lying, late or absent ones and strangers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relayers from outside that are slow, doubled or hostile, and stores of hostile zones: nothing of it stops a block."""
+"""Slow, duplicated or hostile external relayers, and hostile stores: no block stops."""
 
 from __future__ import annotations
 

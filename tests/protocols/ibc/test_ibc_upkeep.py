@@ -1,4 +1,4 @@
-"""Runs whose zones have nothing to say to each other for long: clients are kept from expiring, and every run ends."""
+"""Runs with long idle periods between zones: clients stay fresh, and every run ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""``causeway prove``: every kind of proof from a lake, true before ``causeway verify`` and false when altered; what a
-person reads; one line for whatever is asked wrongly."""
+"""Command ``causeway prove``: every kind of proof verifies, and altered proofs fail ``causeway verify``.
+
+Also its readable output, and one line for each invalid request.
+"""
 
 from __future__ import annotations
 

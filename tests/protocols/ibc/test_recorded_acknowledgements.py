@@ -1,7 +1,7 @@
-"""The recorded acknowledgements of Cosmos Hub's channels, brought to the kernel in the order in which they really came.
+"""Recorded acknowledgements of Cosmos Hub channels, delivered to the kernel in their recorded order.
 
-The real channels are unordered. On ordered ones an acknowledgement that comes before one of an earlier packet is out of
-order and must come again: those that would have had to wait are counted, and how long. On unordered ones none waits.
+The recorded channels are unordered. On ordered ones an acknowledgement that precedes one of an earlier packet is out of
+order and must be repeated: these are counted, with their delay. On unordered ones none waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Subnets that certify agree with the oracle on states, events and payloads, whatever carriers and block makers do."""
+"""Certifying subnets against the oracle: states, events and payloads under any carriers and block makers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The library and the oracle read 2.8 to 2.10 alike: leaves, roots, witnesses, slices, sizes, what is cut, joined and
-refused, for any stream."""
+"""Library and oracle agree on 2.8 to 2.10 for any stream.
+
+The comparison covers leaves, roots, witnesses, slices, sizes, truncation, merging and rejections.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Hazards of section 6 of the IC reference where streams are certified: what a taker says of slices that are false in
-ways that a faulty source, carrier or block maker could make them, and that nothing of them is inducted.
+"""Hazards of section 6 of the IC reference with certified streams.
 
-Those of sizes (13) are in ``test_ic_payload.py``; what is altered byte by byte (5) also in ``test_ic_agreement.py``.
+Receivers reject slices that a faulty source, carrier or block maker could forge, and induct none of their messages.
+Hazards of sizes (13) are in ``test_ic_payload.py``; byte by byte alterations (5) also in ``test_ic_agreement.py``.
 """
 
 from __future__ import annotations

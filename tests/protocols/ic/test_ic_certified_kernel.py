@@ -1,4 +1,4 @@
-"""The root that a subnet certifies is that of the oracle's tree, at every height."""
+"""The root that a subnet certifies equals that of the oracle's tree at every height."""
 
 from __future__ import annotations
 

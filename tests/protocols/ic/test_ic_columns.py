@@ -1,4 +1,4 @@
-"""Messages of streams by columns: the same bytes, digests, values and refusals as one by one."""
+"""Columns of stream messages: bytes, digests, values and rejections equal the scalar form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encodings of any values: they come back as they were, and nothing else passes for them."""
+"""Encodings of arbitrary values: round trips, and rejection of other bytes."""
 
 from __future__ import annotations
 

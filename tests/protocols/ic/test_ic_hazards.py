@@ -1,15 +1,15 @@
-"""The hazards of section 6 of the IC reference, each by its number: what happens to messages, and what is said of a
-slice, on the kernel and on the oracle alike; and what meets the kernel's plans and columns.
+"""The hazards of section 6 of the IC reference by number, on kernel and oracle.
 
-Hazard ``n`` is in the tests named ``test_hazard_n_...``. Those without the fixture ``engine`` are of the kernel alone,
-which has heights, roots and rows where the oracle has values: 3 (rows of a hole), 5 (heights and roots), 7 at
-induction, 9 (a lane set by hand), the text of 25, 32 and 33 (plans and rows turned), 37 of no root, 38 (a plan cut
-by hand), 39 (counters near the end of the word). What the oracle alone has of 1, 3, 5, 7, 9, 12 to 16, 18, 22, 24,
-31 to 33, 35, 37, 38 and 39 is in ``test_spec_ic.py``.
+The tests cover outcomes of messages, verdicts on slices, and the kernel's plans and columns. Hazard ``n`` is in the
+tests named ``test_hazard_n_...``. Those without the fixture ``engine`` concern the kernel alone, which has heights,
+roots and rows where the oracle has values: 3 (rows with a gap), 5 (heights and roots), 7 at induction, 9 (a lane set
+by hand), the text of 25, 32 and 33 (reversed plans and rows), 37 of no root, 38 (a plan partitioned by hand), 39
+(counters near the end of the word). What the oracle alone has of 1, 3, 5, 7, 9, 12 to 16, 18, 22, 24, 31 to 33, 35,
+37, 38 and 39 is in ``test_spec_ic.py``.
 
 Numbers left out belong to encodings (6, 10, 40), to classes of messages that are off (26, 27), to splits
 (34), to audits (41), to the driver of batches (31), and to payload building ahead of execution (12, 13: see
-``tests/protocols/ic/test_ic_payload.py``). Where streams are certified, see ``test_ic_certified_hazards.py``.
+``tests/protocols/ic/test_ic_payload.py``). For certified streams, see ``test_ic_certified_hazards.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Headers of streams by columns: the same bytes, values and refusals as one by one."""
+"""Columns of stream headers: bytes, values and rejections equal the scalar form."""
 
 from __future__ import annotations
 

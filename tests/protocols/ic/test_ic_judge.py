@@ -1,6 +1,7 @@
-"""The valid set rule, kernel and oracle, on messages of every kind: also those that only a malicious subnet sends.
+"""The valid set rule on kernel and oracle, for all messages including those of malicious subnets.
 
-Every response is wanted here; which are not is compared in whole networks."""
+All responses are expected here; unexpected ones are compared in whole networks.
+"""
 
 from __future__ import annotations
 

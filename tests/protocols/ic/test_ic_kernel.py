@@ -1,4 +1,4 @@
-"""Kernel and oracle agree on whole states, events and roots, round by round, however the network is cut."""
+"""Kernel and oracle agree on states, events and roots, round by round, in any partitioning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subnets that come into the registry and leave it while a network runs (IC reference 2.7, hazards 36 and 37)."""
+"""Subnets joining and leaving the registry during a run (IC reference 2.7, hazards 36 and 37)."""
 
 from __future__ import annotations
 

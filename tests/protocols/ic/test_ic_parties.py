@@ -1,4 +1,4 @@
-"""Faulty parties between subnets: what a scenario says of them, and who is faulty when."""
+"""Faulty parties between subnets: scenario options and faults by tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry at each tick: hosts, traces, who is new and who has gone (IC reference 2.7, X-12)."""
+"""The registry at each tick: hosts, traces, added and removed canisters (IC reference 2.7, X-12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices by columns and one by one: the same roots, the same witnesses, and nothing altered keeps its root."""
+"""Columns of slices against the scalar form: equal roots and witnesses, and detected alterations."""
 
 from __future__ import annotations
 

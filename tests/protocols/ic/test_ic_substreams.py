@@ -1,5 +1,8 @@
-"""Substreams per destination and per source, certified: the oracle's trees, the same deliveries as flat streams, the
-order that each mode promises, and slices that are refused one substream at a time."""
+"""Certified substreams per destination and per source.
+
+The tests compare the oracle's trees, deliveries of flat streams, the order of each mode, and rejections of single
+substreams.
+"""
 
 from __future__ import annotations
 

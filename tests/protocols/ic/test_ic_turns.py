@@ -1,4 +1,4 @@
-"""Round robin over sources, senders in a line: the closed form against the rule played by hand (IC reference X-4)."""
+"""Round robin over sources and senders: the closed form against the simulated rule (IC reference X-4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When collators have which bodies: drawn, or by the table of a simulation; and what a body that is not there stops."""
+"""Availability of bodies at collators, sampled or from a simulation table, and effects of missing bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's runtime against the oracle on generated histories: forks, hostile receipts, registrations, censoring."""
+"""The kernel's runtime against the oracle on histories with forks, hostile receipts and censoring."""
 
 from collections import Counter
 

@@ -1,5 +1,7 @@
-"""Forks of the relay chain that nest and overlap, with elder leaves: the kernel against the oracle, tick by tick, with
-the guarantees on every log."""
+"""Nested and overlapping relay chain forks with elder leaves: kernel against oracle, tick by tick.
+
+The guarantees are checked on every log.
+"""
 
 from __future__ import annotations
 

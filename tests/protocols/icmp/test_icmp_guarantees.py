@@ -1,4 +1,4 @@
-"""Each check of 1.2 finds what it is there to find, and says "unchecked" where rows are missing."""
+"""Checks of 1.2: each detects its violations and reports "unchecked" for missing rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

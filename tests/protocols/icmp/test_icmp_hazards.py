@@ -1,4 +1,4 @@
-"""The hazards of section 6 that concern the relay chain, on every engine. A test is named after its hazard's number."""
+"""The hazards of section 6 that concern the relay chain, on every engine. Test names carry the hazard number."""
 
 from collections.abc import Callable
 from dataclasses import replace

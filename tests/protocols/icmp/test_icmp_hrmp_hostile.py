@@ -1,4 +1,4 @@
-"""What goes wrong between the ends of HRMP channels (X-6): each of it leaves the network alive, and every call ends."""
+"""Faults between the ends of HRMP channels (X-6): the network survives each, and every call ends."""
 
 from __future__ import annotations
 

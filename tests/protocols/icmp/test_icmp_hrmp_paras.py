@@ -1,4 +1,4 @@
-"""Parachains that come and go under HRMP (X-6, D-3): what becomes of channels, deposits and messages."""
+"""Parachains joining and leaving under HRMP (X-6, D-3): their channels, deposits and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parachain's side of HRMP (X-6): the kernel's columns against the oracle, on networks of both."""
+"""The parachain side of HRMP (X-6): the kernel's columns against the oracle, on networks of both."""
 
 from __future__ import annotations
 

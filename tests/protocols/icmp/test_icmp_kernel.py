@@ -1,5 +1,7 @@
-"""The whole kernel against the oracle, tick by tick: forks of the relay chain, parachains that come and go, bodies
-that are late; with the guarantees on every log."""
+"""The kernel against the oracle, tick by tick: forks, changing parachains and late bodies.
+
+The guarantees are checked on every log.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trading of bodies for tickets: the columns against one node at a time, on networks of honest and selfish nodes."""
+"""Trading of bodies for tickets: columns against sequential nodes, honest and selfish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Value is conserved, under every protocol, whatever programs accept before they answer."""
+"""Conservation of value under every protocol with amounts accepted before answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that take custody of a request's amount before they answer it (``Context.accept``)."""
+"""Programs that accept a request's amount before they answer it (``Context.accept``)."""
 
 from __future__ import annotations
 

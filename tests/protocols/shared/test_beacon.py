@@ -1,4 +1,4 @@
-"""The kernel contract, held to a protocol that needs all of it, through lakes on disk."""
+"""The kernel contract on a protocol that uses all of it, through lakes on disk."""
 
 from __future__ import annotations
 

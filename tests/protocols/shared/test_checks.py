@@ -1,4 +1,4 @@
-"""Checks in an order: which refusal a row gets that fails several."""
+"""Ordered checks: the rejection of a row that fails several."""
 
 from __future__ import annotations
 

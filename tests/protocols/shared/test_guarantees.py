@@ -1,4 +1,4 @@
-"""What protocols say that they guarantee agrees with what their lanes promise, which runs are checked by."""
+"""Guarantees of protocols against the promises of their lanes, which runs are checked by."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The state root says everything: whatever changes in a state changes its chain's root, and no other's."""
+"""Completeness of the state root: each change alters the root of its chain and of no other."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Certification, blocks ahead of it, payload limits and malicious parties, round by round: what is taken when, what is
-refused by which name, and that all honest messages arrive once, in order, answered. Hazards 5, 11, 12, 13 and 35 to 37
-in whole networks."""
+"""Certification, blocks ahead of it, payload limits and malicious parties, round by round.
+
+Honest messages arrive once, in order and answered, and rejections are named. Hazards 5, 11, 12, 13 and 35 to 37 in
+whole networks.
+"""
 
 from __future__ import annotations
 

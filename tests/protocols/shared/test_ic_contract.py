@@ -1,4 +1,4 @@
-"""What the pipeline relies on: parts keep their identity, states come apart and together, kernels travel."""
+"""Kernel properties that the pipeline relies on: reused tables, splits and merges of states, pickling."""
 
 from __future__ import annotations
 

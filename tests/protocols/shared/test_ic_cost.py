@@ -1,5 +1,7 @@
-"""What a round of the Internet Computer costs, in rows and hashes: no more after a long history, or where chains rest;
-and what a state keeps to save hashing changes no root."""
+"""Cost of an Internet Computer round in rows and hashes: independent of history and resting chains.
+
+Cached digests change no root.
+"""
 
 from __future__ import annotations
 

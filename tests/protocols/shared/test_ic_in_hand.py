@@ -1,4 +1,4 @@
-"""Requests in hand: a multiset of what canisters took and have not answered (IC reference G5, L2)."""
+"""Pending requests: a multiset of those that canisters took and have not answered (IC reference G5, L2)."""
 
 from __future__ import annotations
 

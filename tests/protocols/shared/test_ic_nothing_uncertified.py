@@ -1,5 +1,7 @@
-"""Nothing is inducted that its source has not certified: whatever is altered between what is planned and the round that
-takes it, the round is the one without it, or without that one slice."""
+"""No induction of uncertified messages.
+
+An alteration between plan and round gives the round without the altered message or slice.
+"""
 
 from __future__ import annotations
 

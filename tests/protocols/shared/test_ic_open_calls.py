@@ -1,4 +1,4 @@
-"""Open calls: a response is enqueued once, for a call that was made, whoever says so (IC reference X-2, G4, G9)."""
+"""Open calls: one enqueued response for each call, whoever responds (IC reference X-2, G4, G9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of the IC protocol: what is refused and how, profiles, and bounds."""
+"""Options of the IC protocol: rejections, profiles and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario says of forks and planned calls, and what it is told where it cannot be."""
+"""Scenario forks and planned calls, and errors for impossible ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of parachains that send through HRMP channels (X-6), block by block and end to end."""
+"""Networks of parachains with HRMP channels (X-6), block by block and end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs call each other by name, in their options and in their calls; reject codes mean the same everywhere."""
+"""Program names in options and calls, and reject codes with equal meaning under every protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test is told of a call without an answer: the handler that raised first, then the rest of the network."""
+"""Errors of calls without an answer: the first raising handler, then the rest of the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws of kernels: each has words of its own, and none is made anywhere else."""
+"""Random draws of kernels: disjoint words, and no draws elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digests of tables: what is taken over from an earlier table is what hashing all of it gives."""
+"""Digests of tables: reused digests equal a full recomputation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about testing programs says what happens."""
+"""The page about testing programs matches the behaviour of the code."""
 
 from __future__ import annotations
 

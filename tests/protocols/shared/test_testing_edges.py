@@ -1,4 +1,4 @@
-"""Networks in memory: what a test gets wrong, what never ends, and what a failing test shows of it."""
+"""In-memory networks: errors of tests, endless activity, and failure reports."""
 
 from __future__ import annotations
 

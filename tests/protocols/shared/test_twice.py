@@ -1,4 +1,4 @@
-"""A handler that depends on more than its state and message is found, and named, by running the block twice."""
+"""Handlers that depend on more than state and message: detected and named by running the block twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that test networks take are types, and those that there are."""
+"""Literal types of test networks: equal to the registered names."""
 
 from __future__ import annotations
 

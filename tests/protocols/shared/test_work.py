@@ -1,5 +1,4 @@
-"""What is counted of the work of rounds: the counts are those of the hashes that are computed, and nothing hashes
-beside them."""
+"""Work counts of rounds: every computed hash is counted, and none elsewhere."""
 
 import hashlib
 import re

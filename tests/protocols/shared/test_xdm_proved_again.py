@@ -1,4 +1,4 @@
-"""What operators prove again, and when (XDM reference X-5)."""
+"""Repeated proofs of operators (XDM reference X-5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Numbers of blocks have 32 bits: what is planned beyond them is refused when a scenario is read, what waits longer
-ends the run with one error."""
+"""32-bit block numbers: plans beyond them are rejected, and longer waits end the run with one error."""
 
 from __future__ import annotations
 

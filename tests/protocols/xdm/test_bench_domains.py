@@ -1,4 +1,4 @@
-"""``domains``: its workload, its figures' structure, its phases. No times here."""
+"""Benchmark ``domains``: its workload, structure of figures, and phases, without times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allow lists of cross-domain messaging: who changes them, when, and what they refuse (X-1)."""
+"""Allow lists of cross-domain messaging: their updates and rejections (X-1)."""
 
 from __future__ import annotations
 

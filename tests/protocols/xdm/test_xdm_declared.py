@@ -1,4 +1,4 @@
-"""What domains of other lakes have said in their receipts to have sent, and what is left of it to whom it is for."""
+"""Transfers declared in receipts of remote domains, and the remaining value per recipient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envelopes of the wire: equal to the tables that they are made of, verified one by one, refused when altered."""
+"""Wire envelopes: equal to their tables, verified one by one, and rejected when altered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The envelopes of the real pallet through the kernel's own validation: columns, from the wire to the message."""
+"""Envelopes of the real pallet through the kernel's validation: columns, from the wire to the message."""
 
 from __future__ import annotations
 

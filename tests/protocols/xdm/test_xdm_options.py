@@ -1,4 +1,4 @@
-"""The options of the xdm protocol: what is refused and how, and the profile."""
+"""Options of the xdm protocol: rejections and the profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses of cross-domain messaging: their tags, their ends, and those that settle nothing (3.5, D-9)."""
+"""Responses of cross-domain messaging: tags, completion, and responses without effect (3.5, D-9)."""
 
 from __future__ import annotations
 

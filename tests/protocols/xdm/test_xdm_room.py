@@ -1,4 +1,4 @@
-"""Calls of programs where a channel is full, is to come or has no nonce left: they wait or are refused (3.3)."""
+"""Program calls over full, planned or exhausted channels: waiting or rejection (3.3)."""
 
 from __future__ import annotations
 

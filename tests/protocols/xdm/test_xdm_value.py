@@ -1,4 +1,4 @@
-"""Value that the books do not take, and value that is refused where it comes (XDM 3.3, 3.4, X-3; hazard 20)."""
+"""Value that the books or the recipient reject (XDM 3.3, 3.4, X-3; hazard 20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What chains keep of the storage after earlier blocks: the same as the log of its changes gives, and not for ever."""
+"""Retained storage after earlier blocks: equal to the log of changes, and bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole networks of zones, in process: relayers that race and lie, connections that freeze, what a run says of them."""
+"""Networks of zones in process: racing and misbehaving relayers, frozen connections, and run summaries."""
 
 from __future__ import annotations
 

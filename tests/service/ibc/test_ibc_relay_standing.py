@@ -1,5 +1,4 @@
-"""When a direction of a relay process between zones comes to nothing: what its target has taken is held against the
-most that it ever had."""
+"""Stalled directions of a relay process between zones: progress counts against the target's maximum."""
 
 from __future__ import annotations
 

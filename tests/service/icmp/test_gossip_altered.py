@@ -1,5 +1,4 @@
-"""Traces that somebody altered: each is refused in one line that names where, or comes out different, or says nothing
-else of what a replay states."""
+"""Altered traces: each is rejected in one line with its location, differs, or leaves the replay unchanged."""
 
 from __future__ import annotations
 

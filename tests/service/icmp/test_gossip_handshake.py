@@ -1,4 +1,4 @@
-"""Who is between two nodes, or in the place of one, learns nothing that lets him pass for either."""
+"""Handshake of nodes: an intermediary or impersonator learns nothing that authenticates it."""
 
 from __future__ import annotations
 

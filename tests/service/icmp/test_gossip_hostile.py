@@ -1,4 +1,4 @@
-"""A node process, and peers that the test plays over real sockets: an honest one, one that is not, strangers."""
+"""A node process with an honest peer, a hostile peer and strangers over real sockets."""
 
 from __future__ import annotations
 

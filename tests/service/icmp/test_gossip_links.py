@@ -1,4 +1,4 @@
-"""Links of nodes: strangers, peers that come twice, too often or too soon, and those who say nothing."""
+"""Links of nodes: strangers, duplicate, frequent and early connections, and silent peers."""
 
 from __future__ import annotations
 

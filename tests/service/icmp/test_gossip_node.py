@@ -1,4 +1,4 @@
-"""A node without sockets: real bodies among nodes, and bytes of peers that do what they like."""
+"""A node without sockets: real bodies among nodes, and arbitrary bytes of hostile peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes as processes of their own, over real sockets. Nothing is measured: each wait ends by what it waits for."""
+"""Nodes as separate processes over real sockets. Waits end by condition, and nothing is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace of nodes, played into the state machine of all of them: equal if it is whole, a difference if it is not."""
+"""Replay of node traces in the joint state machine: complete traces agree, altered ones differ."""
 
 from __future__ import annotations
 

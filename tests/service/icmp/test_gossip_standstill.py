@@ -1,4 +1,4 @@
-"""A node that stood still (stopped by a signal, say): what honest peers sent meanwhile does not count against them."""
+"""Paused nodes (for example by a signal): honest peers are not penalized for messages sent meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames, connections and links of nodes against peers that do what they like."""
+"""Frames, connections and links of nodes against arbitrary peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lakes whose zones use a header only some time after they have added it (IBC reference X-11): the relay waits."""
+"""Relaying between lakes whose zones use a header only after a delay (IBC reference X-11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection between two lakes ends (IBC reference X-5): relay processes carry what that takes."""
+"""Disconnection between two lakes (IBC reference X-5): relay processes carry the final packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a relay process remembers: what was refused waits, longer each time; headers are compared, once each."""
+"""Memory of a relay process: backoff of rejected items, and one comparison per header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a relay process that is to end makes passes in each direction, and when it ends, whatever the protocol."""
+"""Pass scheduling and termination of a relay process, for every protocol."""
 
 from __future__ import annotations
 

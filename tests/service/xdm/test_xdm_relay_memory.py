@@ -1,4 +1,4 @@
-"""What a relay process between lakes of domains brings when: nonces, channels and blocks are bounded, as operators'."""
+"""Deliveries of a relay process between domain lakes: bounds of nonces, channels and blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carriers of cross-domain messages that misbehave: what is refused, by its name, and that all messages arrive."""
+"""Misbehaving carriers of cross-domain messages: rejections by name, and arrival of all messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks of the consensus chain: nothing is lost, nothing happens twice, no value is made (G4, X-4, hazard 30)."""
+"""Forks of the consensus chain: nothing is lost or repeated, no value is created (G4, X-4, hazard 30)."""
 
 from __future__ import annotations
 

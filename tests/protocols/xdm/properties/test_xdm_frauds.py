@@ -1,4 +1,4 @@
-"""False receipts of domains are found, pruned, and taken in anew: nothing is lost, run twice or minted (G1 to G8)."""
+"""False receipts of domains: detection, pruning and repetition, without loss or double mint (G1 to G8)."""
 
 from __future__ import annotations
 

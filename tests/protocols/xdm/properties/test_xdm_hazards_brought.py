@@ -1,6 +1,6 @@
-"""Hazards 1 to 8, 16, 17 and 35 of section 6 of the reference: what relayers bring, its order, proofs, tags and bytes.
+"""Hazards 1 to 8, 16, 17 and 35 of section 6 of the reference: order, proofs, tags and bytes of deliveries.
 
-On every engine. A test is named after its hazard's number.
+On every engine. Test names carry the hazard number.
 """
 
 from dataclasses import replace

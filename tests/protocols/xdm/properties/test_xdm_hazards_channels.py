@@ -1,6 +1,6 @@
-"""Hazards 9 to 15, 23, 24 and 33 of section 6 of the reference: channels open, close and are full.
+"""Hazards 9 to 15, 23, 24 and 33 of section 6 of the reference: opening, closing and full channels.
 
-On every engine. A test is named after its hazard's number.
+On every engine. Test names carry the hazard number.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Hazards 30 to 32, 34 and 36 of section 6 of the reference: forks, outages, losses, the last nonces, a missing log.
 
-On every engine. A test is named after its hazard's number.
+On every engine. Test names carry the hazard number.
 """
 
 from dataclasses import replace

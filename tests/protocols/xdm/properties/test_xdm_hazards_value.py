@@ -1,6 +1,6 @@
 """Hazards 18 to 22 and 25 to 29 of section 6 of the reference: answers, fees and transfers.
 
-On every engine. A test is named after its hazard's number.
+On every engine. Test names carry the hazard number.
 """
 
 from dataclasses import replace

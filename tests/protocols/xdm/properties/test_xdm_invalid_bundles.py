@@ -1,4 +1,4 @@
-"""Bundles with a message that is not valid are invalid as a whole, and receipts say so (X-6)."""
+"""Bundles with an invalid message are invalid as a whole, and receipts record it (X-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random networks on the kernel of cross-domain messaging: guarantees after every block, equal roots however cut."""
+"""Random networks on the kernel of cross-domain messaging: guarantees per block, equal roots in any partitioning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of messages that wait: whatever comes and goes, they are the rows that a plain dictionary has."""
+"""Tables of pending messages against a plain dictionary under any insertions and removals."""
 
 from __future__ import annotations
 

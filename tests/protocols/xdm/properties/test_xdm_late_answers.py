@@ -1,5 +1,7 @@
-"""Late answers and the responses that say `Accepted` come in lanes of their own: whichever is first, each call is
-answered once. Kernel and oracle side by side, equal after every block."""
+"""Late answers and their `Accepted` responses in separate lanes: each call is answered once in any order.
+
+Kernel and oracle run side by side and are equal after every block.
+"""
 
 from __future__ import annotations
 

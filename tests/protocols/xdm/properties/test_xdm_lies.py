@@ -1,5 +1,7 @@
-"""What a chain's runtime puts into its storage against the rules, and proves: nothing of the envelope is believed, and
-nothing of the body but what stands under its key (3.4 steps 7 to 9, D-7). Kernel and oracle play each case."""
+"""Proved storage that a chain's runtime wrote against the rules.
+
+Envelope claims and bodies under other keys are rejected (3.4 steps 7 to 9, D-7). Kernel and oracle play each case.
+"""
 
 from __future__ import annotations
 

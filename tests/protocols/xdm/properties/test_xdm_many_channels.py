@@ -1,4 +1,4 @@
-"""Hazard 33 in its full size: 20,000 messages wait in 100 channels; what a block does is bounded, and all arrive."""
+"""Hazard 33 at full size: 20,000 pending messages in 100 channels; bounded blocks, and all arrive."""
 
 from __future__ import annotations
 

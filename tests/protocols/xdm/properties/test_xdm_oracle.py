@@ -1,4 +1,4 @@
-"""The oracle of cross-domain messaging by itself: its networks against 1.2, and its checks one by one."""
+"""The oracle of cross-domain messaging: its networks against 1.2, and its checks one by one."""
 
 from collections import Counter
 from collections.abc import Callable

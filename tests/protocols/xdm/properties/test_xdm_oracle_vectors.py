@@ -1,4 +1,4 @@
-"""The oracle of cross-domain messaging by itself: against the published vectors, and what it writes and reads."""
+"""The oracle of cross-domain messaging against the published vectors, with its encoding and decoding."""
 
 from dataclasses import replace
 from functools import cache

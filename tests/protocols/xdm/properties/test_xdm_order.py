@@ -1,5 +1,8 @@
-"""What two checks refuse is refused for the one that comes first in the reference: one case for each pair that random
-networks seldom meet. Kernel and oracle play each, and are compared after every tick."""
+"""Rejection by the first of two failing checks in the reference order.
+
+There is one case for each pair that random networks seldom reach. Kernel and oracle play each and are compared after
+every tick.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks times parts: a network is the same after every tick, into however many buckets its chains are cut."""
+"""Forks with partitioned chains: a network is equal after every tick, in any number of buckets."""
 
 from __future__ import annotations
 

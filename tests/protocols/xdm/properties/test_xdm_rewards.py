@@ -1,4 +1,4 @@
-"""Rewards against a plain account of submitted receipts: who earns what on each side of a message (XDM 3.6, 3.8)."""
+"""Rewards against plain accounts of submitted receipts, on each side of a message (XDM 3.6, 3.8)."""
 
 from __future__ import annotations
 

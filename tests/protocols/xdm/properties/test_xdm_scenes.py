@@ -1,4 +1,4 @@
-"""Random networks on kernel and oracle at once: equal after every tick, proved all that is provable, and sound."""
+"""Random networks on kernel and oracle: equal after every tick, with all provable messages proved."""
 
 from __future__ import annotations
 

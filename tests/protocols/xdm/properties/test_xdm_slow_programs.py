@@ -1,5 +1,7 @@
-"""Random networks whose programs take their time: each call is answered once, however carriers misbehave and chains
-halt and fork, when they have ceased to."""
+"""Random networks with slow programs: each call is answered once.
+
+Carriers misbehave, and chains halt and fork, until a final quiet period.
+"""
 
 from __future__ import annotations
 

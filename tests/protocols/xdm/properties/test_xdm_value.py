@@ -1,4 +1,4 @@
-"""The log of value alone gives every balance of every chain after every block (DESIGN: no movement without a row)."""
+"""The value log alone gives every balance of every chain after every block (DESIGN: no movement without a row)."""
 
 from __future__ import annotations
 
