@@ -98,7 +98,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_from_the_graph_to_a_proof_that_the_verifier_says_is_true(browser: Browser, tmp_path: Path) -> None:
+def test_graph_leads_to_a_proof_that_the_verifier_accepts(browser: Browser, tmp_path: Path) -> None:
     with explored(network_lake(tmp_path)) as url, looking(browser, url) as page:
         page.get_by_role("link", name="Network", exact=True).click()
         page.get_by_role("link", name="east to north").focus()
@@ -118,7 +118,7 @@ def test_from_the_graph_to_a_proof_that_the_verifier_says_is_true(browser: Brows
     assert execute(["verify", str(files["proof"]), "--trust", str(files["trust"])], build_app, "causeway") == OK
 
 
-def test_a_page_follows_a_run_of_another_process_and_keeps_what_is_open(browser: Browser, tmp_path: Path) -> None:
+def test_page_follows_a_run_of_another_process_and_keeps_open_parts(browser: Browser, tmp_path: Path) -> None:
     scenario, lake = tmp_path / "scenario.toml", tmp_path / "lake"
     scenario.write_text(SCENARIO)
     running = subprocess.Popen(
@@ -155,7 +155,7 @@ def test_a_page_follows_a_run_of_another_process_and_keeps_what_is_open(browser:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")])
-def test_names_of_strangers_do_nothing_and_no_page_is_wider_than_the_screen(
+def test_untrusted_names_are_inert_and_no_page_exceeds_the_screen(
     browser: Browser, tmp_path: Path, size: tuple[int, int], scheme: str
 ) -> None:
     with explored(hostile_ledger(tmp_path)) as url, looking(browser, url, size, scheme) as page:
@@ -176,9 +176,7 @@ def test_names_of_strangers_do_nothing_and_no_page_is_wider_than_the_screen(
 
 
 @pytest.mark.slow
-def test_a_client_that_does_not_end_its_request_or_does_not_read_stops_only_itself(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_slow_or_silent_client_blocks_only_itself(browser: Browser, tmp_path: Path) -> None:
     with explored(network_lake(tmp_path)) as url:
         host, port = url.removeprefix("http://").split(":")
         slow = [socket.create_connection((host, int(port))) for _ in range(24)]
@@ -195,7 +193,7 @@ def test_a_client_that_does_not_end_its_request_or_does_not_read_stops_only_itse
 
 
 @pytest.mark.slow
-def test_the_command_prints_its_address_and_ends_in_a_line(tmp_path: Path) -> None:
+def test_command_prints_its_address_and_ends_with_one_line(tmp_path: Path) -> None:
     lake = network_lake(tmp_path)
     command = [sys.executable, "-m", "causeway", "explore", lake]
     with subprocess.Popen(

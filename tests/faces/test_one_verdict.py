@@ -286,27 +286,25 @@ MADE: dict[str, Make] = {
 
 
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
-def test_the_faces_of_a_run_agree(made: Make, tmp_path: Path, printed: Callable[..., tuple[int, str]]) -> None:
+def test_faces_of_a_run_agree(made: Make, tmp_path: Path, printed: Callable[..., tuple[int, str]]) -> None:
     assert differences(all_say(made(tmp_path), printed)) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_the_faces_of_a_faulty_network_agree(
+def test_faces_of_a_faulty_network_agree(
     protocol: str, seed: int, tmp_path: Path, printed: Callable[..., tuple[int, str]]
 ) -> None:
     assert differences(all_say(chance_lake(tmp_path, protocol, seed), printed)) == []
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_the_faces_of_a_ledger_by_chance_agree(
-    seed: int, tmp_path: Path, printed: Callable[..., tuple[int, str]]
-) -> None:
+def test_faces_of_a_random_ledger_agree(seed: int, tmp_path: Path, printed: Callable[..., tuple[int, str]]) -> None:
     assert differences(all_say(ledger_by_chance(tmp_path, seed), printed)) == []
 
 
 @pytest.mark.parametrize("kind", ["xcm-journeys", "bridge-events"])
-def test_the_faces_of_recorded_traffic_agree(
+def test_faces_of_recorded_traffic_agree(
     kind: str, tmp_path: Path, recordings: Recordings, printed: Callable[..., tuple[int, str]]
 ) -> None:
     place = str(tmp_path / "ledger")
@@ -315,14 +313,14 @@ def test_the_faces_of_recorded_traffic_agree(
     assert differences(all_say(place, printed)) == []
 
 
-def test_spark_says_what_this_process_says(tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_and_this_process_agree(tmp_path: Path, spark: SparkSession) -> None:
     for number, place in enumerate((demo, lambda folder: ledger_by_chance(folder, 3))):
         (tmp_path / str(number)).mkdir()
         made = place(tmp_path / str(number))
         assert differences({"Spark": spark_says(made, spark), "cw.open": opened_says(made)}) == []
 
 
-def test_a_difference_is_seen() -> None:
+def test_difference_between_faces_is_detected() -> None:
     assert differences({"one": {"calls": 1, "verdict": "PASSED"}, "other": {"calls": 2}, "third": {}}) == [
         "calls: {'one': 1, 'other': 2}"
     ]
@@ -342,7 +340,7 @@ def told(scenario: Path, lake: Path, *options: str) -> tuple[int, dict[str, Any]
 
 
 @pytest.mark.slow
-def test_a_run_says_the_same_whoever_runs_it_and_however_often(tmp_path: Path) -> None:
+def test_repeated_runs_on_any_runner_are_identical(tmp_path: Path) -> None:
     scenario = tmp_path / "s.toml"
     text = (CHAINS + PROGRAMS + MOVES + SCRIPT).replace('executor = "in_process"\n', "")
     scenario.write_text(text)

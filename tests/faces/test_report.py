@@ -123,7 +123,9 @@ def shown(browser: Browser, file: Path, size: str = "wide") -> Iterator[tuple[Pa
 
 
 @pytest.mark.parametrize("name", ["broken", "healthy"])
-def test_a_report_asks_for_nothing_fits_and_can_be_read(name: str, browser: Browser, pages: dict[str, Path]) -> None:
+def test_report_loads_no_other_file_fits_the_screen_and_is_readable(
+    name: str, browser: Browser, pages: dict[str, Path]
+) -> None:
     with shown(browser, pages[name]) as (page, heard):
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         for size in SIZES.values():
@@ -139,7 +141,7 @@ def test_a_report_asks_for_nothing_fits_and_can_be_read(name: str, browser: Brow
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_screen_says_what_is_wrong_with_its_worst_example(
+def test_first_screen_names_the_violations_with_the_worst_example(
     size: str, browser: Browser, pages: dict[str, Path], broken: str
 ) -> None:
     with shown(browser, pages["broken"], size) as (page, _):
@@ -159,7 +161,7 @@ def test_the_first_screen_says_what_is_wrong_with_its_worst_example(
             assert page.locator(".card.unknown").first.bounding_box()["y"] < SIZES[size]["height"]  # type: ignore[index]
 
 
-def test_a_lake_that_holds_says_so(browser: Browser, pages: dict[str, Path]) -> None:
+def test_passing_lake_is_reported_as_passed(browser: Browser, pages: dict[str, Path]) -> None:
     with shown(browser, pages["healthy"]) as (page, _):
         assert page.locator("h1").inner_text() == "PASSED"
         assert page.locator("#verdict .card").count() == 0 and page.locator("#verdict .strip .failed").count() == 0
@@ -168,7 +170,7 @@ def test_a_lake_that_holds_says_so(browser: Browser, pages: dict[str, Path]) -> 
         assert '""' not in page.locator("main").inner_text()
 
 
-def test_names_from_strangers_stay_text(browser: Browser, pages: dict[str, Path]) -> None:
+def test_untrusted_names_stay_text(browser: Browser, pages: dict[str, Path]) -> None:
     with shown(browser, pages["broken"]) as (page, _):
         assert page.evaluate("document.querySelectorAll('img, iframe, object').length") == 0
         assert page.evaluate("document.scripts.length") == 1
@@ -178,9 +180,7 @@ def test_names_from_strangers_stay_text(browser: Browser, pages: dict[str, Path]
 
 
 @pytest.mark.parametrize("name", ["broken", "healthy"])
-def test_every_link_leads_somewhere_and_no_name_is_there_twice(
-    name: str, browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_every_link_has_a_target_and_no_id_is_duplicated(name: str, browser: Browser, pages: dict[str, Path]) -> None:
     with shown(browser, pages[name]) as (page, _):
         links = page.evaluate("[...document.querySelectorAll('a')].map((each) => each.getAttribute('href'))")
         idents = page.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
@@ -189,7 +189,7 @@ def test_every_link_leads_somewhere_and_no_name_is_there_twice(
         assert len(links) > 10
 
 
-def test_no_script_but_its_own_runs(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+def test_only_the_script_of_the_report_runs(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
     altered = tmp_path / "altered.html"
     added = "<script>window.taken = 1</script><p style='color: red' onclick='window.taken = 1'>more</p>"
     altered.write_text(pages["healthy"].read_text().replace("<footer>", f"{added}<footer>"))
@@ -199,7 +199,7 @@ def test_no_script_but_its_own_runs(browser: Browser, pages: dict[str, Path], tm
         assert page.get_by_text("more", exact=True).evaluate("each => getComputedStyle(each).color") != "rgb(255, 0, 0)"
 
 
-def test_charts_are_read_with_keys_and_colours_are_chosen(browser: Browser, pages: dict[str, Path]) -> None:
+def test_charts_are_operable_by_keys_and_colours_selectable(browser: Browser, pages: dict[str, Path]) -> None:
     with shown(browser, pages["healthy"]) as (page, _):
         page.locator("#time .plot").first.focus()
         for _ in range(3):
@@ -215,7 +215,7 @@ def test_charts_are_read_with_keys_and_colours_are_chosen(browser: Browser, page
         assert page.locator(".panel.of-messages").is_visible() and page.locator(".panel:visible").count() == 1
 
 
-def test_a_report_of_a_thousand_lanes_is_bounded(tmp_path: Path) -> None:
+def test_report_of_a_thousand_lanes_is_bounded(tmp_path: Path) -> None:
     rows = [row for lane in range(1_000) for row in both_ends(f"l{lane}", f"s{lane % 200}", f"d{lane % 150}", 1)]
     with cw.open(stored(tmp_path, rows)) as opened:
         data = report_data(opened)
@@ -227,7 +227,7 @@ def test_a_report_of_a_thousand_lanes_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", ["none", "far", "bare"])
-def test_ledgers_with_hardly_anything_have_a_report(rows: str, tmp_path: Path) -> None:
+def test_nearly_empty_ledgers_have_a_report(rows: str, tmp_path: Path) -> None:
     one, other = both_ends("l", "a", "b", 1)
     most = {"index": 2**64 - 1, "height": 2**64 - 1, "amount": 2**256 - 1, "code": -(2**63)}
     far = [{**one, **most, "time": 253_402_300_799_999_999}, {**other, **most, "time": -62_135_596_800_000_000}]
@@ -245,7 +245,7 @@ def test_ledgers_with_hardly_anything_have_a_report(rows: str, tmp_path: Path) -
     assert ("<title>ledger: NOT APPLICABLE</title>" in page) is (rows == "none")
 
 
-def test_a_comparison_is_a_section_of_a_report(tmp_path: Path) -> None:
+def test_comparison_is_a_section_of_a_report(tmp_path: Path) -> None:
     row = {"what": "headers", "unit": "count", "values": [3], "better": None, "group": "Work"}
     with cw.open(stored(tmp_path, [])) as opened:
         data = report_data(opened, compare={"title": "t", "note": INJECTED, "columns": [TURNED], "rows": [row]})
@@ -253,7 +253,7 @@ def test_a_comparison_is_a_section_of_a_report(tmp_path: Path) -> None:
     assert 'id="compare"' in page and "headers" in page and INJECTED not in page and "\u202e" not in page
 
 
-def test_the_command_writes_the_same_bytes_and_ends_as_an_audit(
+def test_command_writes_identical_bytes_and_exits_like_an_audit(
     broken: str,
     healthy: str,
     pages: dict[str, Path],

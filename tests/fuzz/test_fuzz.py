@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_mutated_seeds_raise_nothing_but_proof_errors(name: str) -> None:
+def test_mutated_seeds_raise_only_proof_errors(name: str) -> None:
     target, seeds = TARGETS[name]
     for seed in seeds:
         target(seed)
@@ -51,14 +51,12 @@ def fuzzed(request: pytest.FixtureRequest) -> dict[str, tuple[int, str]]:
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 @pytest.mark.parametrize("name", TARGETS)
-def test_inputs_chosen_by_coverage_raise_nothing_but_proof_errors(
-    name: str, fuzzed: dict[str, tuple[int, str]]
-) -> None:
+def test_coverage_guided_inputs_raise_only_proof_errors(name: str, fuzzed: dict[str, tuple[int, str]]) -> None:
     code, text = fuzzed[name]
     assert code == 0, text
 
 
-def test_mutations_get_past_a_changed_byte() -> None:
+def test_mutations_replace_single_bytes_deterministically() -> None:
     tried = list(mutations([bytes(8)], 2_000, Random(1)))
     assert any(len(data) == 8 and data[3] == 0xFF for data in tried)
     assert tried == list(mutations([bytes(8)], 2_000, Random(1)))
@@ -66,7 +64,7 @@ def test_mutations_get_past_a_changed_byte() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
-def test_the_driver_shows_the_input_of_a_mistake(tmp_path: Path) -> None:
+def test_driver_prints_the_failing_input(tmp_path: Path) -> None:
     """One that is put into a copy of the tests, behind a byte that only coverage or luck finds."""
     folder = tmp_path / "tests" / "fuzz"
     folder.mkdir(parents=True)

@@ -78,7 +78,7 @@ class Bridge:
 
 @settings(max_examples=sized(11, 125))
 @given(seed=st.integers(0, 2**32))
-def test_what_was_forged_is_named_as_far_as_the_input_shows_it_and_nothing_honest(seed: int) -> None:
+def test_forged_messages_are_named_and_honest_ones_are_not(seed: int) -> None:
     random = Random(seed)
     net = Bridge(random)
     for number in random.sample(range(NUMBERS + 30), 12):

@@ -65,7 +65,7 @@ def said(found: AuditResult, check: str) -> list[tuple[str, str, int | None, int
     return [(row["verdict"], row["reason"], row["index"], row["source_row"]) for row in rows]
 
 
-def test_a_message_that_timed_out_in_a_hole_of_the_input_was_not_skipped() -> None:
+def test_timeout_in_an_input_gap_is_not_a_skipped_message() -> None:
     rows = [happened(index, "sent", index) for index in (1, 2, 3)]
     rows += [happened(index, "received", index + 10) for index in (1, 3)]
     ordered = promised("ordered_receives")
@@ -79,7 +79,7 @@ def test_a_message_that_timed_out_in_a_hole_of_the_input_was_not_skipped() -> No
     assert said(audited(rows, ordered, cut), "gaps") == [("unknown", "skipped_not_covered", 2, None)]
 
 
-def test_what_may_have_timed_out_after_the_input_of_its_source_ends_was_not_skipped() -> None:
+def test_possible_timeout_after_the_input_of_the_source_is_not_skipped() -> None:
     for far in (0, 2**18):  # in one segment, and in two
         rows = [happened(index, "sent", index % 10) for index in (1, 2, far + 3)]
         rows += [happened(1, "received", 5), happened(far + 3, "received", 50)]
@@ -97,7 +97,7 @@ def test_what_may_have_timed_out_after_the_input_of_its_source_ends_was_not_skip
         assert said(audited(untimed, ordered, [window("a", 0, 90), there]), "gaps") == not_covered
 
 
-def test_a_number_that_no_row_shows_as_sent_is_received_once_whatever_its_content() -> None:
+def test_unsent_index_is_received_once_with_any_content() -> None:
     rows = [happened(index, "sent", index) for index in (1, 3)]
     rows += [happened(2, "received", at, payload_hash=content(number)) for at, number in ((14, 7), (13, 8), (12, None))]
     found = audited(rows, promised("numbered"))
@@ -111,7 +111,7 @@ def test_a_number_that_no_row_shows_as_sent_is_received_once_whatever_its_conten
     ]
 
 
-def test_a_copy_before_the_sending_or_before_it_is_final_is_named_and_not_the_receipt() -> None:
+def test_copy_before_the_send_or_its_finality_is_named_instead_of_the_receipt() -> None:
     final = promised(("final_after", 30_000_000))
     sent, early, soon, honest, late = (
         happened(5, "sent", 100),
@@ -145,7 +145,7 @@ def test_a_copy_before_the_sending_or_before_it_is_final_is_named_and_not_the_re
     assert {row[3] for row in said(audited([sent, early, *many]), "exactly_once")} == {2, *range(4, 43)}
 
 
-def test_of_contents_that_no_sending_shows_the_receipt_is_kept() -> None:
+def test_first_receipt_is_retained_if_no_send_has_its_content() -> None:
     sent = happened(5, "sent", 100, payload_hash=None)
     rows = [happened(5, "received", at, payload_hash=content(at)) for at in (50, 110, 120)]
     found = audited([sent, *rows])
@@ -154,14 +154,14 @@ def test_of_contents_that_no_sending_shows_the_receipt_is_kept() -> None:
     assert said(found, "exactly_once") == [("violated", "received_again", 5, 4)]
 
 
-def test_what_was_received_twice_is_more_than_the_receipt() -> None:
+def test_repeated_receipts_exceed_the_sent_amount() -> None:
     amount = {"asset": "gold", "amount_0": 7, "amount_1": 0, "amount_2": 0, "amount_3": 0}
     rows = [happened(5, "sent", 100, **amount), *(happened(5, "received", at, **amount) for at in (50, 140))]
     found = audited(rows, promised("conserved"))
     assert said(found, "conservation") == [("violated", "more_received", 5, 2)]
 
 
-def test_an_acknowledgement_that_is_relayed_again_is_harmless_where_the_message_came_once() -> None:
+def test_repeated_acknowledgement_is_harmless_for_a_message_received_once() -> None:
     def acknowledged(again: str | None, *others: Row) -> list[str]:
         rows = [happened(1, "sent", 1), happened(1, "acknowledged", 9, transaction="t"), *others]
         rows.append(happened(1, "acknowledged", 12, transaction=again))
@@ -181,7 +181,7 @@ def inferred(*spans: tuple[str, int, int], events: list[str] | None = None) -> l
     return [window(chain, first, last, how="inferred", events=events) for chain, first, last in spans]
 
 
-def test_an_open_message_is_judged_in_the_window_that_shows_its_sending() -> None:
+def test_open_message_is_judged_in_the_window_of_its_send() -> None:
     def judged(*windows: Row, came: bool = False) -> dict[int, str]:
         rows = [happened(at, "sent", at) for at in (2, 8, 15, 22, 38)]
         rows += [happened(1, "sent", 1), happened(1, "received", 3)] * came
@@ -208,7 +208,7 @@ def test_an_open_message_is_judged_in_the_window_that_shows_its_sending() -> Non
     }
 
 
-def test_a_reply_is_waited_for_in_the_window_that_shows_its_request() -> None:
+def test_reply_is_expected_in_the_window_of_its_request() -> None:
     rows = [happened(at, "sent", at) for at in (2, 8, 22, 38)]
     found = audited(rows, promised(("answered", 5_000_000)), inferred(("a", 1, 10), ("a", 20, 40)))
     assert {index: reason for _, reason, index, _ in said(found, "answers")} == {
@@ -216,14 +216,14 @@ def test_a_reply_is_waited_for_in_the_window_that_shows_its_request() -> None:
     }  # fmt: skip
 
 
-def test_an_acknowledgement_needs_a_receipt_only_where_the_input_shows_receipts() -> None:
+def test_acknowledgement_needs_a_receipt_only_if_receipts_are_recorded() -> None:
     rows = [happened(1, "sent", 2), happened(1, "acknowledged", 9)]
     chains = inferred(("a", 1, 40), events=["sent", "acknowledged"])
     for events, expected in ((["sent"], []), (["received", "sent"], [("violated", "acknowledged_not_received", 1, 2)])):
         assert said(audited(rows, (), chains + inferred(("b", 1, 40), events=events)), "agreement") == expected
 
 
-def test_a_time_out_is_too_early_where_any_lane_shows_a_lower_height_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_is_too_early_if_any_lane_has_a_lower_height_later(monkeypatch: pytest.MonkeyPatch) -> None:
     late, early = ("violated", "timed_out_too_early", 1, 2), ("unknown", "not_compared", 1, 2)
 
     def judged(height: int, *promises: Row, **other: Any) -> list[tuple[str, str, int | None, int | None]]:
@@ -241,7 +241,7 @@ def test_a_time_out_is_too_early_where_any_lane_shows_a_lower_height_after_it(mo
     assert judged(49) == [early]
 
 
-def test_a_message_that_another_one_carries_on_is_not_overdue() -> None:
+def test_message_with_a_continuation_is_not_overdue() -> None:
     def judged(*promise: str | tuple[str, int], **other: Any) -> list[tuple[str, int | None]]:
         hop = {**happened(7, "sent", 12, message_id="f", continues="t"), "lane": "hop", **other}
         rows = [happened(1, "sent", 2, message_id="t"), happened(2, "sent", 3, message_id="u"), hop]
@@ -256,7 +256,7 @@ def test_a_message_that_another_one_carries_on_is_not_overdue() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_messages_that_carry_each_other_on_in_a_circle_are_lost(length: int) -> None:
+def test_messages_that_continue_each_other_in_a_cycle_are_lost(length: int) -> None:
     def judged(ends: bool) -> list[tuple[str, int | None]]:
         rows = [
             happened(n, "sent", 2, message_id=f"m{n}", continues=f"m{(n + 1) % length}") for n in range(length + ends)
@@ -293,9 +293,7 @@ def test_messages_that_carry_each_other_on_in_a_circle_are_lost(length: int) -> 
         (None, [("timed_out", {}), ("refunded", {"asset": "silver", "amount": 6})]),
     ],
 )
-def test_two_ends_of_a_message_that_exclude_each_other_are_named(
-    reason: str | None, events: list[tuple[str, Row]]
-) -> None:
+def test_mutually_exclusive_endings_of_a_message_are_named(reason: str | None, events: list[tuple[str, Row]]) -> None:
     rows = [happened(1, "sent", 2, asset="gold", amount=5)]
     rows += [happened(1, event, 3 + at, **known) for at, (event, known) in enumerate(events)]
     found = [verdict + " " + reason for verdict, reason, *_ in said(audited(rows), "agreement")]
@@ -303,7 +301,7 @@ def test_two_ends_of_a_message_that_exclude_each_other_are_named(
     assert [each for each in found if each not in unseen] == ([] if reason is None else [f"violated {reason}"])
 
 
-def test_an_acknowledgement_without_receipt_is_unknown_where_other_messages_of_its_lane_arrive() -> None:
+def test_acknowledgement_without_receipt_is_unknown_on_a_lane_with_arrivals() -> None:
     rows = [happened(1, "sent", 2), happened(1, "acknowledged", 9), happened(2, "sent", 3)]
     arrived = [happened(2, "received", 12)]
     assert said(audited(rows, observed=()), "agreement") == []  # nothing of the destination is in the input
@@ -311,7 +309,7 @@ def test_an_acknowledgement_without_receipt_is_unknown_where_other_messages_of_i
     assert found == [("unknown", "receipt_not_covered", 1, 2)]
 
 
-def test_of_too_many_messages_that_carry_others_on_it_is_unknown_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_messages_are_unknown_above_the_continuation_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "MAX_NAMES", 1)
     before = (None, None, "m1", "m2")
     rows = [happened(n, "sent", 2 + n, message_id=f"m{n}", continues=name) for n, name in enumerate(before)]
@@ -321,13 +319,13 @@ def test_of_too_many_messages_that_carry_others_on_it_is_unknown_what_is_lost(mo
     ]
 
 
-def test_messages_of_the_protocol_itself_are_not_lost() -> None:
+def test_protocol_messages_are_not_lost() -> None:
     rows = [happened(1, "sent", 1), happened(2, "sent", 2, kind="control")]
     found = audited(rows, promised("settled"))
     assert said(found, "delivery") == [("violated", "lost", 1, 1)] and found.checks["delivery"].examined == 1
 
 
-def test_what_takes_back_an_event_in_a_hole_takes_back_none_that_came_after_it() -> None:
+def test_revert_in_an_input_gap_reverts_no_later_event() -> None:
     ordered = promised("numbered", "ordered_sends", "ordered_receives")
     sent = [happened(index, "sent", at) for index, at in ((4, 1), (5, 1), (6, 2))]
     received = [happened(index, "received", at) for index, at in ((4, 6), (5, 8), (6, 9))]
@@ -361,7 +359,7 @@ def test_what_takes_back_an_event_in_a_hole_takes_back_none_that_came_after_it()
     ]
 
 
-def test_a_number_that_its_lane_had_not_come_to_was_not_sent() -> None:
+def test_index_received_before_its_lane_reached_it_was_not_sent() -> None:
     for far in (0, 2**18):  # in one segment, and in two
         rows = [happened(far + index, "sent", 10 * index) for index in (1, 2, 4)]
         rows += [happened(far + 3, "received", at) for at in (19, 21)]
@@ -393,7 +391,7 @@ def in_time(limit: int) -> list[Row]:
     return [{**CALLS, "promise": "answered", "number": limit * 1_000_000, "stated_by": "test"}]
 
 
-def test_requests_are_answered_over_other_lanes_in_time_or_not() -> None:
+def test_requests_are_answered_over_other_lanes_by_the_deadline_or_not() -> None:
     rows = [asked(1, 10), asked(2, 10), asked(3, 10), asked(4, 990)]
     rows += [replied(1, 1, 15), replied(2, 2, 40)]
     found = audited(rows, in_time(20))
@@ -413,7 +411,7 @@ def test_requests_are_answered_over_other_lanes_in_time_or_not() -> None:
     assert said(audited(rows, in_time(20), seen), "answers")[1:] == not_seen
 
 
-def test_of_two_replies_the_first_counts_and_the_later_is_one_too_many() -> None:
+def test_first_of_two_replies_counts_and_the_second_is_a_duplicate() -> None:
     rows = [asked(1, 10), replied(7, 1, 30), replied(8, 1, 15, kind="reject"), replied(9, 1, 15, chain="b")]
     found = audited(rows, in_time(10))
     assert said(found, "answers") == []
@@ -422,7 +420,7 @@ def test_of_two_replies_the_first_counts_and_the_later_is_one_too_many() -> None
     assert said(audited([asked(1, 10), replied(7, 1, 30), own], in_time(10)), "answers") == []
 
 
-def test_a_response_to_nothing_is_wrong_where_the_input_would_show_the_request() -> None:
+def test_response_without_a_request_is_wrong_if_requests_are_recorded() -> None:
     rows = [asked(1, 10), replied(1, 1, 20), replied(2, 5, 20)]
     assert said(audited(rows), "answers_without_request") == [("violated", "no_request", 2, 3)]
     late = [window("a", 5, 1000), window("b", 1, 1000)]
@@ -431,7 +429,7 @@ def test_a_response_to_nothing_is_wrong_where_the_input_would_show_the_request()
     assert said(audited(other), "answers_without_request") == [("violated", "no_request", 2, 4)]
 
 
-def test_an_answer_comes_to_where_who_asked_has_moved() -> None:
+def test_response_follows_a_migrated_caller() -> None:
     """The end of the request says where that is; a response to another chain answers nothing."""
     back = {"source": "b", "lane": "y", "kind": "response", "answers": "m1"}
     request = [happened(1, "sent", 5, message_id="m1"), happened(1, "acknowledged", 9, message_id="m1", chain="c")]
@@ -445,7 +443,7 @@ def test_an_answer_comes_to_where_who_asked_has_moved() -> None:
     assert found == [("violated", "no_request", 1, 3)]
 
 
-def test_a_response_counts_on_the_chain_that_asked() -> None:
+def test_response_counts_on_the_chain_of_its_caller() -> None:
     """One that was seen elsewhere says nothing of who asks: a request in another lane of that chain waits only for
     what its own lane shows."""
     back = {"source": "b", "destination": "a", "lane": "y"}
@@ -457,7 +455,7 @@ def test_a_response_counts_on_the_chain_that_asked() -> None:
     assert said(audited(rows, promised(("answered", 1_000_000)), windows), "answers") == [("unknown", "open", 1, 1)]
 
 
-def test_what_meets_may_wait_in_a_file_and_come_in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_bucket_joins_may_spill_and_run_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [asked(index, 10) for index in range(200)]
     rows += [replied(1000 + index, index % 150, 15 + index) for index in range(199, 0, -1)]
     whole = audited(rows, in_time(100))
@@ -468,7 +466,7 @@ def test_what_meets_may_wait_in_a_file_and_come_in_many_parts(monkeypatch: pytes
     assert apart.checks["exactly_once"].reasons["violated", "answered_twice"] == 49
 
 
-def test_what_is_in_no_lane_has_no_end_that_was_not_recorded() -> None:
+def test_message_without_a_lane_has_no_unrecorded_end() -> None:
     """A lane of which one end is all that is known has another one, also where that has no name."""
     nowhere = {"source": None, "destination": None, "lane": None, "message_id": "m"}
     rows = [happened(None, "executed", 3, **nowhere), happened(1, "sent", 1)]
@@ -501,7 +499,7 @@ def test_microseconds_count_in_any_year(begin: int) -> None:
     assert fell == [1, 1]
 
 
-def test_windows_with_no_block_between_them_have_no_time_between_them() -> None:
+def test_windows_of_adjacent_blocks_have_no_gap_between_them() -> None:
     """A chain may be recorded in files, each with a window of its blocks and of their times."""
     rows = [happened(1, "sent", 3)]
     limit = promised(("answered", 5_000_000))
@@ -510,14 +508,14 @@ def test_windows_with_no_block_between_them_have_no_time_between_them() -> None:
         assert {row["verdict"] for row in found.violations.to_pylist() if row["check"] == "answers"} == {verdict}
 
 
-def test_a_window_from_height_1_is_not_all_where_another_one_shows_a_block_0() -> None:
+def test_window_from_height_1_is_incomplete_if_another_has_block_0() -> None:
     rows = [happened(1, "received", 5)]
     for others, verdict in (([], "FAILED"), ([window("a", 0, 0, events=["acknowledged"])], "INCONCLUSIVE")):
         found = audited(rows, observed=[window("a", 1, 20), window("b", 1, 20), *others])
         assert found.checks["authenticity"].verdict == verdict
 
 
-def test_windows_in_heights_and_others_in_times_do_not_make_one_without_a_hole() -> None:
+def test_height_windows_and_time_windows_do_not_close_each_others_gaps() -> None:
     heights = {"first_time": None, "last_time": None}
     times = {"first_height": None, "last_height": None}
     observed = [window("a", 0, 7, **heights), window("a", 15, 30, **times), window("b", 0, 30)]
@@ -526,7 +524,7 @@ def test_windows_in_heights_and_others_in_times_do_not_make_one_without_a_hole()
     assert found == [("unknown", "skipped_not_covered", 1, None)], "1 may have timed out between them"
 
 
-def test_below_the_first_one_sent_nothing_was_sent_where_the_input_has_all_since_the_first_block() -> None:
+def test_no_index_below_the_first_was_sent_if_the_input_starts_at_block_1() -> None:
     rows = [happened(5, "sent", 5), happened(5, "received", 6), happened(1, "received", 7, payload_hash=content(2))]
     found = said(audited(rows, promised("numbered")), "authenticity")
     assert found == [("violated", "not_sent", 1, 3)]
@@ -535,7 +533,7 @@ def test_below_the_first_one_sent_nothing_was_sent_where_the_input_has_all_since
     assert found == [("unknown", "before_first_sent", 1, 3)]
 
 
-def test_the_order_in_which_rows_are_given_makes_no_difference() -> None:
+def test_row_order_makes_no_difference() -> None:
     """Of a sending that is stated twice, with other amounts, the first statement counts."""
     money = {"asset": "gold", "amount_1": 0, "amount_2": 0, "amount_3": 0}
     rows = [
@@ -550,7 +548,7 @@ def test_the_order_in_which_rows_are_given_makes_no_difference() -> None:
         assert said(found, "conservation") == [("violated", "more_received", 1, 3)]
 
 
-def test_of_one_message_the_same_rows_are_named_however_many_may_be() -> None:
+def test_named_rows_of_a_message_do_not_depend_on_the_limit() -> None:
     rows = [happened(5, "sent", 100)]
     places: tuple[tuple[int, Row], ...] = (
         (110, {}),
@@ -566,19 +564,19 @@ def test_of_one_message_the_same_rows_are_named_however_many_may_be() -> None:
         assert said(audited(rows, limit=limit), "exactly_once") == every[:limit]
 
 
-def test_a_message_that_was_dropped_is_lost_though_no_row_shows_it_as_sent() -> None:
+def test_dropped_message_is_lost_without_a_send_row() -> None:
     rows = [happened(1, "dropped", 5, detail="full"), happened(2, "dropped", 5, kind="control")]
     found = audited(rows)
     assert said(found, "delivery") == [("violated", "dropped", 1, 1)]
     assert found.checks["delivery"].examined == 1
 
 
-def test_a_message_is_sent_by_the_chain_that_its_lane_comes_from() -> None:
+def test_message_is_sent_by_the_source_chain_of_its_lane() -> None:
     rows = [happened(1, "sent", 5), happened(2, "sent", 6, chain="c"), happened(3, "sent", 7, chain=None)]
     assert said(audited(rows), "authenticity") == [("violated", "wrong_source", 2, 2)]
 
 
-def test_remarks_name_tolerances_and_promises_that_no_lane_has() -> None:
+def test_remarks_name_tolerances_and_guarantees_without_a_lane() -> None:
     rows = [happened(1, "sent", 5), happened(1, "received", 6)]
     elsewhere = [
         {"lane": "y", "promise": "numbered", "stated_by": "test"},
@@ -599,13 +597,13 @@ def test_remarks_name_tolerances_and_promises_that_no_lane_has() -> None:
 
 
 @pytest.mark.parametrize("detail", [None, "recieved"])
-def test_what_a_fork_took_back_is_an_event(detail: str | None) -> None:
+def test_reverted_row_must_name_an_event(detail: str | None) -> None:
     rows = [happened(1, "sent", 5), happened(1, "received", 6), happened(1, "reverted", 6, chain="b", detail=detail)]
     with pytest.raises(InvalidInput, match=f"detail {detail!r} of a reverted row: must be one of sent, "):
         audited(rows)
 
 
-def test_what_is_sent_after_the_last_arrival_is_judged_by_the_end_of_its_source() -> None:
+def test_message_after_the_last_arrival_is_judged_by_the_end_of_its_source() -> None:
     """The rows show that the destination was recorded from 1 to 5 and from 15 to 20, and the source longer."""
     rows = [happened(index, event, at) for index, event, at in ((1, "sent", 2), (1, "received", 5))]
     rows += [happened(index, "sent", at) for index, at in ((2, 4), (3, 8), (4, 18), (5, 24))]
@@ -621,7 +619,7 @@ def test_what_is_sent_after_the_last_arrival_is_judged_by_the_end_of_its_source(
 
 
 @pytest.mark.parametrize("carrier", [{"detail": "forged"}, {"kind": "control"}])
-def test_what_nobody_judges_carries_no_message_on(carrier: Row) -> None:
+def test_unjudged_message_is_no_continuation(carrier: Row) -> None:
     rows = [
         happened(1, "sent", 5, message_id="m1"),
         happened(2, "sent", 6, message_id="m2", continues="m1", **carrier),
@@ -629,7 +627,7 @@ def test_what_nobody_judges_carries_no_message_on(carrier: Row) -> None:
     assert said(audited(rows, promised(("received", 5_000_000))), "delivery") == [("violated", "overdue", 1, 1)]
 
 
-def test_heights_of_a_destination_are_those_it_has_after_the_time_out() -> None:
+def test_destination_heights_are_those_after_the_timeout() -> None:
     limit = {"timeout_height": 100}
     for at, known, reasons in (
         (50, {}, []),
@@ -642,12 +640,12 @@ def test_heights_of_a_destination_are_those_it_has_after_the_time_out() -> None:
         assert [reason for _, reason, *_ in said(audited(rows), "agreement")] == reasons
 
 
-def test_a_message_is_executed_by_the_chain_that_its_lane_goes_to() -> None:
+def test_message_is_executed_by_the_destination_chain_of_its_lane() -> None:
     rows = [happened(1, "sent", 5), happened(1, "executed", 6, chain="c")]
     assert said(audited(rows), "authenticity") == [("violated", "wrong_chain", 1, 2)]
 
 
-def test_a_program_that_moves_takes_along_what_its_chain_received() -> None:
+def test_migrated_program_keeps_the_messages_received_by_its_chain() -> None:
     sent, executed = happened(1, "sent", 5), happened(1, "executed", 7, chain="c")
     assert said(audited([sent, happened(1, "received", 6), executed]), "authenticity") == []
     elsewhere = happened(1, "received", 6, chain="c")
@@ -655,7 +653,7 @@ def test_a_program_that_moves_takes_along_what_its_chain_received() -> None:
     assert [(verdict, reason) for verdict, reason, *_ in found] == [("violated", "wrong_chain")] * 2
 
 
-def test_what_was_acknowledged_with_success_is_not_refunded() -> None:
+def test_successfully_acknowledged_message_is_not_refunded() -> None:
     money = {"asset": "gold", "amount_1": 0, "amount_2": 0, "amount_3": 0}
     events = (("sent", 10, None), ("received", 10, None), ("acknowledged", None, 0), ("refunded", 10, None))
     rows = [
@@ -665,7 +663,7 @@ def test_what_was_acknowledged_with_success_is_not_refunded() -> None:
     assert said(audited(rows), "agreement") == [("violated", "executed_and_refunded", 1, 4)]
 
 
-def test_a_time_that_no_calendar_has_stands_in_remarks() -> None:
+def test_time_outside_the_calendar_is_shown_in_remarks() -> None:
     row = {**happened(1, "sent", 5), "time": 1 << 62}
     [remark] = audited([row], promised(("received", 5)), ()).remarks
     assert "(4,611,686,018,427 s after 1970): no window is declared" in remark

@@ -64,13 +64,13 @@ CYCLE = (
 """The example of docs/reference/audit/causal_order.md."""
 
 
-def test_a_cycle_over_three_zones_is_found_by_heights_alone() -> None:
+def test_cycle_over_three_zones_is_found_by_heights_alone() -> None:
     assert named(audited(*CYCLE)) == [("received_in_causal_cycle", "c>a x", 0)]
     honest = audited(*CYCLE[:2]).checks["causal_order"]
     assert honest.examined == 2 and not honest.reasons
 
 
-def test_of_a_cycle_the_message_is_named_that_contradicts_most_others() -> None:
+def test_message_with_most_contradictions_in_a_cycle_is_named() -> None:
     more = [message("c>a x", number, ("c", 8 + number), ("a", 6 + number)) for number in (1, 2)]
     more += [message("b>c x", number, ("b", 5 + number), ("c", 7 + number)) for number in (1, 2)]
     found = audited(*CYCLE, *more)
@@ -80,34 +80,34 @@ def test_of_a_cycle_the_message_is_named_that_contradicts_most_others() -> None:
     assert found.checks["causal_order"].violated == 1 and found.checks["causal_order"].examined == 7
 
 
-def test_of_equal_contradictions_the_fewest_messages_are_named() -> None:
+def test_fewest_messages_are_named_of_equal_contradictions() -> None:
     twice = [message("a>b x", 1, ("a", 9), ("b", 5)), message("c>a x", 1, ("c", 8), ("a", 6))]
     assert named(audited(*CYCLE, *twice)) == [("received_in_causal_cycle", "b>c x", 0)]
 
 
-def test_a_message_that_was_left_out_contradicts_nothing() -> None:
+def test_excluded_message_contradicts_no_other() -> None:
     false = message("b>a x", 0, ("b", 9), ("a", 5)), message("c>a x", 0, ("c", 9), ("a", 5))
     found = audited(*false, message("a>b x", 0, ("a", 5), ("b", 5)), message("b>c x", 0, ("b", 5), ("c", 5)))
     assert named(found) == [("received_in_causal_cycle", f"{lane} x", 0) for lane in ("b>a", "c>a")]
 
 
-def test_an_acknowledgement_closes_a_cycle_too() -> None:
+def test_acknowledgement_closes_a_cycle_too() -> None:
     rows = [message("a>b x", number, ("a", 10 + number), ("b", 20 + number)) for number in range(5)]
     found = audited(*rows, message("a>b z", 7, ("a", 11), ("b", 30), ("a", 12), protocol="q"))
     assert named(found) == [("acknowledged_in_causal_cycle", "a>b z", 7)]
 
 
-def test_a_message_acknowledged_in_the_block_of_its_sending_is_a_cycle_by_itself() -> None:
+def test_message_acknowledged_in_its_sending_block_is_a_cycle() -> None:
     found = audited(message("a>b x", 0, ("a", 5), ("b", 7), ("a", 5)))
     assert len(named(found)) == 1 and named(found)[0][0].endswith("_in_causal_cycle")
 
 
-def test_a_message_that_contradicts_itself_is_left_to_causality() -> None:
+def test_self_contradicting_message_is_left_to_causality() -> None:
     found = audited(message("a>b x", 0, ("a", 5), ("b", 7), ("a", 4)))
     assert named(found) == [] and found.checks["causality"].reasons["violated", "acknowledged_before_sent"] == 1
 
 
-def test_a_message_that_overtakes_one_of_another_lane_is_named_once() -> None:
+def test_message_that_overtakes_one_of_another_lane_is_named_once() -> None:
     late = [message("a>b x", number, ("a", 10 + number), ("b", 30)) for number in range(3)]
     found = audited(*late, message("a>b y", 0, ("a", 13), ("b", 29)))
     assert named(found) == [("received_out_of_causal_order", "a>b y", 0)]
@@ -117,7 +117,7 @@ def test_a_message_that_overtakes_one_of_another_lane_is_named_once() -> None:
     assert not named(audited(*late, message("a>c y", 0, ("a", 13), ("c", 29))))
 
 
-def test_acknowledgements_come_in_the_order_of_receipts() -> None:
+def test_acknowledgements_follow_the_order_of_receipts() -> None:
     late = message("a>b x", 0, ("a", 10), ("b", 20), ("a", 31))
     assert named(audited(late, message("a>b y", 0, ("a", 11), ("b", 21), ("a", 30)))) == [
         ("acknowledged_out_of_causal_order", "a>b y", 0)
@@ -125,7 +125,7 @@ def test_acknowledgements_come_in_the_order_of_receipts() -> None:
     assert not named(audited(late, message("a>b y", 0, ("a", 11), ("b", 20), ("a", 30))))
 
 
-def test_what_overtakes_in_a_lane_with_its_own_order_is_named_by_order_alone() -> None:
+def test_overtaking_in_an_ordered_lane_is_reported_by_order_alone() -> None:
     late = message("a>b x", 0, ("a", 10), ("b", 30)), message("a>b y", 0, ("a", 10), ("b", 30))
     early = message("a>b y", 1, ("a", 11), ("b", 29))
     assert named(audited(*late, early)) == [("received_out_of_causal_order", "a>b y", 1)]
@@ -135,7 +135,7 @@ def test_what_overtakes_in_a_lane_with_its_own_order_is_named_by_order_alone() -
     assert named(alone) == [("received_out_of_causal_order", "a>b y", 1)]
 
 
-def test_what_was_not_seen_or_has_heights_that_began_again_is_unknown() -> None:
+def test_unrecorded_or_restarted_heights_are_unknown() -> None:
     found = audited(
         message("a>b x", 0, ("a", None), ("b", 3), ("a", 9)),
         message("a>b x", 1, None, ("b", 3), ("a", 9)),
@@ -147,7 +147,7 @@ def test_what_was_not_seen_or_has_heights_that_began_again_is_unknown() -> None:
     assert not named(audited(message("a>b x", 0, ("a", 4), None, ("a", 9)), message("a>a x", 0, ("a", 4), ("a", 5))))
 
 
-def test_nothing_is_examined_where_nothing_promises_it() -> None:
+def test_causal_order_is_not_examined_without_a_guarantee() -> None:
     found = Case([row for rows in CYCLE for row in rows], [], []).audit()
     assert found.checks["causal_order"].examined == 0 and not found.checks["causal_order"].reasons
 
@@ -164,7 +164,7 @@ def test_messages_of_one_lane_in_many_runs_are_compared_together(cut: int) -> No
     assert ("received_in_causal_cycle", "a>b x", 100 * 2**16) in named(found)
 
 
-def test_of_many_contradictions_so_many_are_counted() -> None:
+def test_contradictions_are_counted_up_to_a_limit() -> None:
     """Two false messages in a ring are told apart only by what is within the limit."""
     many = [message("b>a x", number, ("b", 10_000 + number), ("a", 20_000 + number)) for number in range(6_000)]
     false = message("a>b y", 0, ("a", 40_000), ("b", 9_000))
@@ -172,7 +172,7 @@ def test_of_many_contradictions_so_many_are_counted() -> None:
     assert named(case.audit()) == [("received_in_causal_cycle", "a>b y", 0)]
 
 
-def test_messages_of_one_lane_on_several_chains_are_told_apart() -> None:
+def test_messages_of_one_lane_on_several_chains_are_distinct() -> None:
     """Heights are of more than 32 bits, and some of their bytes are zero."""
     base = 7 << 40
     rows = []
@@ -186,7 +186,7 @@ def test_messages_of_one_lane_on_several_chains_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
-def test_more_links_than_the_limit_are_unknown(buckets: int) -> None:
+def test_links_above_the_limit_are_unknown(buckets: int) -> None:
     rows = [
         message("a>b x", number << 18, ("a", 9 + number), ("b", 5 + number), ("a", 20 + number)) for number in (1, 2)
     ]
@@ -221,7 +221,7 @@ def links(*ways: tuple[str, str, Iterable[int], Iterable[int]]) -> pa.Table:
     return pa.Table.from_pylist(rows, causal_links.LINKS_SCHEMA)
 
 
-def test_a_long_way_to_many_rings_is_searched_within_a_limit() -> None:
+def test_search_for_a_path_between_many_cycles_is_bounded() -> None:
     """A chain waits for the next one, and so on, to two chains with a ring in each block."""
     count = 30_000
     way = [(f"c{number + 1:06}", f"c{number:06}", [2**40], [1]) for number in range(count)]

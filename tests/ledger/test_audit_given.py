@@ -50,7 +50,7 @@ def with_column(name: str, values: Any) -> pa.Table:
     ],
     ids=["pandas", "order", "missing", "numbers", "times", "binary"],
 )
-def test_other_types_that_hold_the_same_show_the_same(other: Callable[[pa.Table], pa.Table]) -> None:
+def test_equivalent_types_give_equal_results(other: Callable[[pa.Table], pa.Table]) -> None:
     one, two = audited(ROWS), audited(other(ROWS))
     assert one.checks["authenticity"].violated == 1 and one.checks["gaps"].unknown == 1
     assert {name: check.reasons for name, check in one.checks.items()} == {
@@ -75,13 +75,13 @@ def test_other_types_that_hold_the_same_show_the_same(other: Callable[[pa.Table]
         ([1, 2], "rows: is a list: must be an Arrow table"),
     ],
 )
-def test_what_does_not_fit_is_named(wrong: Any, text: str) -> None:
+def test_unsuitable_column_is_named(wrong: Any, text: str) -> None:
     with pytest.raises(InvalidInput) as error:
         audited(wrong)
     assert str(error.value).startswith(text)
 
 
-def test_a_time_of_no_year_is_one_that_was_not_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_time_outside_the_calendar_is_unrecorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     far = with_column("time", pa.array([-(2**62), 2**62, 2**62], pa.timestamp("us", "UTC")))
     assert audited(far).checks["authenticity"].violated == 1
     place = str(tmp_path / "ledger")

@@ -29,7 +29,7 @@ def ledger(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 7, 1000])
-def test_a_message_is_in_one_run_whole_and_every_row_in_one(cut: int) -> None:
+def test_message_is_in_one_run_and_every_row_in_exactly_one(cut: int) -> None:
     random = Random(cut)
     rows = [
         {"lane": random.choice("12"), "index": index, "message_id": random.choice("mn"), "event": event}
@@ -53,7 +53,7 @@ def test_a_message_is_in_one_run_whole_and_every_row_in_one(cut: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_places_before_a_part_count(seed: int) -> None:
+def test_positions_before_a_part_count(seed: int) -> None:
     random = Random(seed)
     rows = [
         {
@@ -78,6 +78,6 @@ def test_places_before_a_part_count(seed: int) -> None:
         ([{"lane": "2", "index": 1, "event": "sent"}, {"lane": "1", "index": 1, "event": "sent"}], "lane"),
     ],
 )
-def test_rows_that_are_not_in_order_are_refused(rows: list[dict[str, Any]], what: str) -> None:
+def test_unordered_rows_are_refused(rows: list[dict[str, Any]], what: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{what}: not in the order of the ledger"):
         audit_ledger_rows([lambda: ledger(rows)], OBSERVED_SCHEMA.empty_table(), PROMISES_SCHEMA.empty_table())

@@ -82,7 +82,7 @@ def fees(found: AuditResult) -> list[tuple[str, ...]]:
 SENT, GOT = worth(1, "sent", 5, 100), worth(1, "received", 9, 97)
 
 
-def test_what_is_received_and_paid_is_what_was_sent() -> None:
+def test_received_and_paid_value_equals_the_sent_value() -> None:
     found = audited([SENT, GOT], [paid(1, 9, 2), paid(1, 9, 1), paid(1, 9, 50, **{"from": "account:one"})])
     assert said(found) == []
     assert fees(found) == [("100", "97", "3", "0", "0", "0")]
@@ -96,7 +96,7 @@ def test_what_is_received_and_paid_is_what_was_sent() -> None:
     assert said(audited(large, [paid(1, 9, 2**255 - 2)])) == [("violated", "less_received", 1, "received", 1.0, 2)]
 
 
-def test_what_is_not_seen_of_a_payment_is_unknown() -> None:
+def test_unrecorded_payment_is_unknown() -> None:
     unseen = [("unknown", "amount_unseen", 1, "received", None, 2)]
     assert said(audited([SENT, GOT], [paid(1, 9, None)])) == unseen
     assert said(audited([SENT, GOT], [paid(1, 9, 3, asset=None)])) == unseen
@@ -118,14 +118,14 @@ def test_what_is_not_seen_of_a_payment_is_unknown() -> None:
     assert said(audited([SENT, GOT], [], early)) == [("unknown", "payments_not_covered", 1, "received", 3.0, 2)]
 
 
-def test_a_statement_without_content_may_be_one_of_what_another_one_says() -> None:
+def test_row_without_content_may_repeat_another_row() -> None:
     again = {"payload_hash": None, "height": None}
     for more in (worth(1, "sent", 5, 100, **again), worth(1, "received", 9, 97, **again)):
         for payments in ([], [paid(1, 9, 3)]):
             assert [row[:2] for row in said(audited([SENT, GOT, more], payments))] == [("unknown", "content_unseen")]
 
 
-def test_another_asset_is_not_what_was_sent() -> None:
+def test_other_asset_differs_from_the_sent_one() -> None:
     assert said(audited([SENT, GOT], [paid(1, 9, 3), paid(1, 9, 1, asset="other")])) == [
         ("violated", "asset_differs", 1, "received", None, 2)
     ]
@@ -133,7 +133,7 @@ def test_another_asset_is_not_what_was_sent() -> None:
     assert said(audited([SENT, GOT], taken_back)) == []
 
 
-def test_without_receipt_no_more_is_paid_than_was_sent() -> None:
+def test_paid_value_without_receipt_does_not_exceed_the_sent_value() -> None:
     assert said(audited([SENT], [paid(1, 9, 100)])) == []
     assert said(audited([SENT], [paid(1, 9, 101)])) == [("violated", "more_paid", 1, "sent", 1.0, 1)]
     late = worth(1, "timed_out", 20, None)
@@ -146,7 +146,7 @@ def test_without_receipt_no_more_is_paid_than_was_sent() -> None:
     assert said(both) == [("violated", "received_and_refunded", 1, "timed_out", 97.0, 3)]
 
 
-def test_a_payment_of_what_was_not_sent_is_named() -> None:
+def test_payment_of_an_unsent_message_is_named() -> None:
     # Row 1 is of a message above the last one sent, row 2 of one that is missing in the sequence.
     rows = [SENT, worth(1, "received", 9, 100), worth(3, "sent", 6, 5), worth(3, "received", 9, 5)]
     found = audited(rows, [paid(4, 9, 3), paid(2, 9, 3)])
@@ -171,7 +171,7 @@ def test_a_payment_of_what_was_not_sent_is_named() -> None:
     assert said(named_only) == [("violated", "paid_not_sent", None, None, None, 1)]
 
 
-def test_messages_without_index_are_found_by_their_names() -> None:
+def test_messages_without_index_are_found_by_name() -> None:
     rows = [
         worth(None, event, at, amount, message_id="m") for event, at, amount in (("sent", 5, 9), ("received", 6, 8))
     ]
@@ -181,7 +181,7 @@ def test_messages_without_index_are_found_by_their_names() -> None:
     ]
 
 
-def test_no_more_comes_than_left() -> None:
+def test_returned_value_does_not_exceed_the_departed_value() -> None:
     out, back = moved("a", 5, "b", 100), came("b", 9, "a", 100)
     found = audited([], [out, back, moved("b", 20, "a", 60), came("a", 25, "b", 60)])
     assert said(found) == [] and found.checks["conservation"].examined == 1
@@ -226,7 +226,7 @@ def test_buckets_and_parts_make_no_difference(waiting: int) -> None:
             assert getattr(found, name).equals(getattr(whole, name)), name
 
 
-def test_movements_that_several_files_state_are_one() -> None:
+def test_movements_recorded_by_several_files_are_one() -> None:
     one, two = ({"source_file": name} for name in ("one", "two"))
     rows = [
         paid(1, 9, 3, **one),
@@ -243,9 +243,7 @@ def test_movements_that_several_files_state_are_one() -> None:
     assert deduplicate_value(table(rows[:2], VALUE_SCHEMA)).num_rows == 2
 
 
-def test_value_that_lies_in_no_bucket_is_read_and_gets_into_buckets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unbucketed_value_is_read_and_assigned_to_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [moved("a", 5, "b", 100), came("b", 9, "a", 70), came("b", 12, "a", 31)]
     place = str(tmp_path / "ledger")
     writer = LedgerWriter(create_ledger(place, 4))

@@ -38,7 +38,7 @@ def arrived(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def test_rows_are_the_same_in_buckets_and_as_they_arrive(arrived: str) -> None:
+def test_rows_are_equal_bucketed_and_unbucketed(arrived: str) -> None:
     tables = Tables(WORKLOAD)
     buckets = [pa.concat_tables(tables.bucket(segments)) for segments in tables.segments(3)]
     for bucket in buckets:
@@ -56,7 +56,7 @@ def _decimal(row: dict[str, object]) -> object:
     return pa.array([row["amount"]], AMOUNT.type)[0].as_py()
 
 
-def test_faults_are_where_they_are_found() -> None:
+def test_faults_are_at_the_reported_positions() -> None:
     assert Workload(20_000, 20) == WORKLOAD and WORKLOAD.faults == Workload(20_000, 20).faults
     forged = [(lane, index) for (lane, index), fault in WORKLOAD.faults.items() if fault == FORGED]
     assert forged and all(index > WORKLOAD.messages[lane] for lane, index in forged)
@@ -67,7 +67,7 @@ def test_faults_are_where_they_are_found() -> None:
         Workload(100, 20)
 
 
-def test_other_tools_find_what_was_planted(arrived: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tools_find_the_planted_faults(arrived: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polars.thread_pool_size", lambda: 2)
     found = [check(arrived, "arrived", 2, str(tmp_path)) for check in (duckdb_check, polars_frames.check)]
     assert found[0] == found[1] and found[0]["lanes"] == 20
@@ -80,7 +80,7 @@ def test_other_tools_find_what_was_planted(arrived: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_the_same_findings(tmp_path: Path) -> None:
+def test_benchmark_figures_are_based_on_equal_findings(tmp_path: Path) -> None:
     given = {"lanes": 20, "repeats": 1, "against": ["duckdb"], "layouts": ["bucketed"], "spark": False}
     result = bench_audit(20_000, **given, keep=str(tmp_path))  # type: ignore[arg-type]
     assert list(result["contestants"]) == ["in process", "duckdb, bucketed"]
@@ -99,7 +99,7 @@ def test_figures_are_those_of_the_same_findings(tmp_path: Path) -> None:
         bench_audit(20_000, against=["excel"])
 
 
-def test_copies_of_a_recording_show_as_often_what_it_shows(
+def test_copies_of_a_recording_multiply_its_findings(
     recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("polars.thread_pool_size", lambda: 2)
@@ -110,7 +110,7 @@ def test_copies_of_a_recording_show_as_often_what_it_shows(
         assert find(file, 2) == {**expected, "others": 0}
 
 
-def test_work_is_ended_that_takes_too_long_or_too_much() -> None:
+def test_task_over_its_time_or_memory_limit_is_ended() -> None:
     assert call_within(60, 1 << 34, sorted, [2, 1]) == [1, 2]
     with pytest.raises(NotDone, match="not done within 1 s"):
         call_within(1, 1 << 34, time.sleep, 60)

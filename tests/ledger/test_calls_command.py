@@ -87,7 +87,7 @@ def lines(cli: Run, *arguments: object) -> list[Row]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_each_call_is_printed_once_with_what_became_of_it(cli: Run, ledger: str, tmp_path: Path) -> None:
+def test_each_call_is_printed_once_with_its_outcome(cli: Run, ledger: str, tmp_path: Path) -> None:
     found = lines(cli, "calls", ledger)
     with cw.open(ledger) as opened:
         totals = opened.figures.totals
@@ -100,7 +100,7 @@ def test_each_call_is_printed_once_with_what_became_of_it(cli: Run, ledger: str,
     assert code == 0 and pq.read_metadata(tmp_path / "calls.parquet").num_rows == 50 and "50 calls written" in err
 
 
-def test_calls_are_chosen_and_sorted(cli: Run, ledger: str) -> None:
+def test_calls_are_filtered_and_sorted(cli: Run, ledger: str) -> None:
     slow = lines(cli, "calls", ledger, "--slower-than", "45s")
     assert sorted(row["index"] for row in slow) == [36, 37, 38, 39]
     assert {row["round_trip_seconds"] > 45 for row in slow} == {True}
@@ -136,7 +136,7 @@ def test_calls_are_chosen_and_sorted(cli: Run, ledger: str) -> None:
     ],
     ids=lambda given: given[0] if isinstance(given, list) else "",
 )
-def test_all_commands_choose_messages_by_the_same_filters(
+def test_all_commands_filter_messages_alike(
     cli: Run, ledger: str, command: str, options: list[object], chosen: Callable[[Row], bool]
 ) -> None:
     wanted = [row for row in lines(cli, "calls", ledger) if chosen(row)]
@@ -151,7 +151,7 @@ def test_all_commands_choose_messages_by_the_same_filters(
         assert told == [answered] * bool(answered)
 
 
-def test_filters_ask_for_what_the_library_is_asked_for(cli: Run, ledger: str) -> None:
+def test_command_filters_equal_library_filters(cli: Run, ledger: str) -> None:
     with cw.open(ledger) as opened:
         asked = opened.where(chain="a").where(chain="b").between(index=(3, None), sent_time=(None, "1970-01-01T00:30"))
         found = asked.calls.arrow()
@@ -167,7 +167,7 @@ def test_filters_ask_for_what_the_library_is_asked_for(cli: Run, ledger: str) ->
             opened.between(**wrong)
 
 
-def test_people_see_what_became_of_calls_and_the_worst(cli: Run, ledger: str) -> None:
+def test_readable_output_has_call_outcomes_and_the_worst_calls(cli: Run, ledger: str) -> None:
     code, out, err = cli("calls", ledger)
     assert (code, err) == (0, "") and "\x1b" not in out
     text = " ".join(out.split())
@@ -185,7 +185,7 @@ def test_only_all_is_a_hundred_percent_and_only_none_is_zero() -> None:
     assert shares == ["100.0 %", ">99.9 %", "50.0 %", "<0.1 %", "0.0 %"]
 
 
-def test_latency_is_that_of_the_figures(cli: Run, ledger: str) -> None:
+def test_latency_matches_the_figures(cli: Run, ledger: str) -> None:
     (found,) = lines(cli, "latency", ledger, "--over-time")
     with cw.open(ledger) as opened:
         wanted = opened.latency.arrow().to_pylist()
@@ -202,7 +202,7 @@ def test_latency_is_that_of_the_figures(cli: Run, ledger: str) -> None:
     assert code == 0 and out.splitlines()[0].startswith('"axis","tick","time"')
 
 
-def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> None:
+def test_backlog_matches_the_figures_and_is_drawn(cli: Run, ledger: str) -> None:
     (found,) = lines(cli, "backlog", ledger, "--over-time")
     assert (found["totals"]["pending"], found["totals"]["in_flight"]) == (5, 5)
     assert [(row["lane"], row["pending"], row["oldest_pending_index"]) for row in found["lanes"]] == [(HOSTILE, 5, 0)]
@@ -214,7 +214,7 @@ def test_backlog_is_that_of_the_figures_and_is_drawn(cli: Run, ledger: str) -> N
     assert code == 0 and len(out.splitlines()) == 2
 
 
-def test_the_highest_backlog_says_what_it_leaves_out(cli: Run, tmp_path: Path) -> None:
+def test_highest_backlog_reports_the_omitted_lanes(cli: Run, tmp_path: Path) -> None:
     """Fewer than are pending at the end, where it is not known of all since when."""
     unseen = [row | {"time": None} for row in sent("east", 50, 1_000)]
     code, out, err = cli("backlog", stored(tmp_path, [*traffic(), *unseen]))
@@ -243,13 +243,13 @@ def test_the_highest_backlog_says_what_it_leaves_out(cli: Run, tmp_path: Path) -
     ],
     ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",
 )
-def test_what_cannot_be_asked_for_is_one_line(cli: Run, ledger: str, arguments: list[str], said: str) -> None:
+def test_invalid_request_is_one_line(cli: Run, ledger: str, arguments: list[str], said: str) -> None:
     code, out, err = cli(arguments[0], ledger, *arguments[1:])
     assert (code, out, err.count("\n")) == (2, "", 1) and said.replace(":", "") in err.replace(":", "").replace('"', "")
 
 
 @pytest.mark.parametrize("command", ["calls", "calls --list", "calls --json", "latency", "backlog"])
-def test_a_lane_or_chain_that_nothing_names_is_said(cli: Run, ledger: str, command: str) -> None:
+def test_unknown_lane_or_chain_is_reported(cli: Run, ledger: str, command: str) -> None:
     name, *more = command.split()
     code, _, err = cli(name, ledger, *more, "--lane", "eastt", "--source", "b", "--source", "n\x1bo")
     assert code == 0
@@ -261,7 +261,7 @@ def test_a_lane_or_chain_that_nothing_names_is_said(cli: Run, ledger: str, comma
 
 
 @pytest.mark.parametrize("command", ["calls", "latency", "backlog", "ledger", "audit", "trace"])
-def test_a_place_without_a_ledger_is_bad_input(cli: Run, command: str, tmp_path: Path) -> None:
+def test_folder_without_a_ledger_is_bad_input(cli: Run, command: str, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").touch()
     more = ["m"] if command == "trace" else []
     for place, why in (("nowhere", "neither a lake nor a ledger is there"), ("rows.jsonl", "a file, and a lake or")):
@@ -281,13 +281,13 @@ def test_a_place_without_a_ledger_is_bad_input(cli: Run, command: str, tmp_path:
         ("30ticks", (30, "ticks")),
     ],
 )
-def test_times_as_users_write_them(text: str, found: tuple[float, str]) -> None:
+def test_times_in_user_notation(text: str, found: tuple[float, str]) -> None:
     assert parse_threshold(text) == found
     with pytest.raises(InvalidInput, match="is no time"):
         parse_threshold(f"{text}s")
 
 
-def test_a_plot_has_a_column_a_value_and_the_largest_where_there_are_more() -> None:
+def test_plot_has_one_column_per_value_and_the_largest_if_there_are_more() -> None:
     assert tables.fit_columns([1, 2], 5) == [1, 1, 2, 2]
     assert tables.fit_columns([1, None, 3, 2, None, None], 3) == [1, 3, None]
     assert tables.fit_columns([], 5) == []

@@ -64,7 +64,7 @@ def there_and_back() -> list[Row]:
     return rows
 
 
-def test_answers_in_lanes_of_their_own_are_those_of_requests_in_any_bucket(tmp_path: Path) -> None:
+def test_answers_in_separate_lanes_match_requests_in_any_bucket(tmp_path: Path) -> None:
     fees = [
         {"protocol": "p", "source": "a", "destination": "b", "lane": "asks", "index": 1, "chain": "a", "why": "fee",
          "asset": "gold", "amount": amount, "from": "account:x", "to": "rewards"}
@@ -109,7 +109,7 @@ def test_answers_in_lanes_of_their_own_are_those_of_requests_in_any_bucket(tmp_p
             opened.state("lanes")
 
 
-def test_names_of_strangers_do_nothing_where_they_are_shown(tmp_path: Path) -> None:
+def test_untrusted_names_are_inert_on_display(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>\x1b[2J"
     row = {"protocol": name, "source": name, "destination": "b", "lane": name, "kind": "request", "index": 2**64 - 1}
     rows = [
@@ -124,7 +124,7 @@ def test_names_of_strangers_do_nothing_where_they_are_shown(tmp_path: Path) -> N
             assert "<script" not in text or shown not in (opened, opened.lanes)
 
 
-def test_recorded_packets_come_to_what_duckdb_counts(tmp_path: Path, recordings: Recordings) -> None:
+def test_recorded_packets_match_the_counts_of_duckdb(tmp_path: Path, recordings: Recordings) -> None:
     source = str(recordings.hub_packets)
     place = stored(tmp_path / "ledger", packets(Path(source)), [{"promise": "answered"}])
     of_channel = f"""
@@ -151,7 +151,7 @@ def test_recorded_packets_come_to_what_duckdb_counts(tmp_path: Path, recordings:
 @pytest.mark.parametrize(
     "protocol", ["icmp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ic", "ibc", "xdm"))]
 )
-def test_calls_of_a_lake_are_those_that_its_run_counts(protocol: str, tmp_path: Path) -> None:
+def test_calls_of_a_lake_match_the_counts_of_its_run(protocol: str, tmp_path: Path) -> None:
     settings = {"network.protocol": protocol, "network.executor": "in_process", "traffic.messages": "300"}
     settings |= {"traffic.ticks": "3", "chains[0].count": "3", "traffic.channels": "3"}
     place = tmp_path / "lake"
@@ -188,7 +188,7 @@ def test_calls_of_a_lake_are_those_that_its_run_counts(protocol: str, tmp_path: 
             assert at.schema.equals(opened.state(table).schema)
 
 
-def test_a_lake_that_another_one_replaced_is_opened_anew(tmp_path: Path) -> None:
+def test_replaced_lake_is_reopened(tmp_path: Path) -> None:
     import shutil
 
     place = tmp_path / "lake"
@@ -203,9 +203,7 @@ def test_a_lake_that_another_one_replaced_is_opened_anew(tmp_path: Path) -> None
         assert opened.reload() and 0 < opened.figures.totals["messages"] < many
 
 
-def test_of_a_ledger_that_grows_only_buckets_that_changed_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_changed_buckets_of_a_growing_ledger_are_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         {"protocol": "p", "source": "a", "destination": "b", "lane": f"lane {lane}", "index": index, "kind": "request",
          "event": "sent", "chain": "a", "time": index * SECOND}
@@ -235,7 +233,7 @@ def test_of_a_ledger_that_grows_only_buckets_that_changed_are_passed_over(
         came = {**came, "chain": "b", "source_row": 8}
 
 
-def test_of_some_messages_the_others_are_not_read_where_nothing_names_an_answer(
+def test_other_messages_are_not_read_if_no_answer_refers_to_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row for row in there_and_back() if row["lane"] == "asks"]

@@ -24,7 +24,7 @@ def window(chain: str, first: int, last: int) -> dict[str, Any]:
     return {"chain": chain, "first_time": first * SECOND, "last_time": last * SECOND}
 
 
-def test_an_open_message_is_as_old_for_every_face_as_for_the_audit(
+def test_age_of_an_open_message_is_equal_for_all_faces_and_the_audit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The window of the destination ends before the input does, after 40 s of the open message."""
@@ -47,7 +47,7 @@ def test_an_open_message_is_as_old_for_every_face_as_for_the_audit(
         assert report_data(opened)["oldest_pending"]["delay"] == 40.0
 
 
-def test_ages_end_with_the_window_that_is_declared_else_with_the_input() -> None:
+def test_ages_end_with_the_declared_window_or_the_input() -> None:
     span = {"first_tick": None, "last_tick": None, "first_time": 0, "last_time": 50 * SECOND}
     windows = [{"stated_by": "test", "how": "declared", **window("y", 0, 90)}]
     assert PendingAges(span).age_in_microseconds(LANE, 20 * SECOND) == 30 * SECOND
@@ -55,7 +55,7 @@ def test_ages_end_with_the_window_that_is_declared_else_with_the_input() -> None
     assert PendingAges(span, table(windows, OBSERVED_SCHEMA)).age_in_microseconds(LANE, 20 * SECOND) == 70 * SECOND
 
 
-def test_ticks_of_a_run_go_on_until_its_last_height() -> None:
+def test_ticks_of_a_run_last_until_its_final_height() -> None:
     span = {"first_tick": 0, "last_tick": 5, "first_time": 0, "last_time": 10 * SECOND}
     windows = table([{"stated_by": "test", "how": "declared", **window("y", 0, 158)}], OBSERVED_SCHEMA)
     assert PendingAges(span).age_in_ticks(LANE, 2) == 3

@@ -18,7 +18,7 @@ from tests.ledger.test_ledger_watch import LIMIT, alike
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_lake_is_followed_from_its_first_heights(
+def test_lake_is_followed_from_its_first_heights(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(protocol)

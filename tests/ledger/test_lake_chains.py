@@ -91,7 +91,7 @@ def had(opened: OpenedLake) -> Iterator[tuple[str, int, str]]:
             row = by_hash.get(row["parent"], {})
 
 
-def test_what_chains_have_in_the_end_is_stated_and_holds(opened: OpenedLake) -> None:
+def test_final_headers_and_watermarks_are_recorded_and_pass(opened: OpenedLake) -> None:
     taken = Taken(opened.lake)
     assert taken.blocks() == set(had(opened)) and taken.headers["status"].null_count == taken.headers.num_rows
     if opened.protocol in ("xdm", "icmp"):
@@ -102,7 +102,7 @@ def test_what_chains_have_in_the_end_is_stated_and_holds(opened: OpenedLake) -> 
     assert sum(judged.examined["count"].to_pylist()) == taken.headers.num_rows + taken.watermarks.num_rows
 
 
-def test_what_is_collected_in_any_order_is_no_watermark(tmp_path: Path) -> None:
+def test_unordered_collection_is_no_watermark(tmp_path: Path) -> None:
     lake = Lake.at(chance_lake(tmp_path, "ibc", 10))  # its queues are unordered
     runs = [row for row in rows_of(lake, "collected") if (row["source"], row["substream"]) == (0, 1)]
     assert [row["begin"] for row in runs] != sorted(row["begin"] for row in runs)
@@ -111,7 +111,7 @@ def test_what_is_collected_in_any_order_is_no_watermark(tmp_path: Path) -> None:
     assert taken.judged.findings.num_rows == 0
 
 
-def test_receipts_in_any_order_are_no_watermark(tmp_path: Path) -> None:
+def test_unordered_receipts_are_no_watermark(tmp_path: Path) -> None:
     """The program that is called first asks another zone before it answers, so its receipt comes last."""
     lake = lake_of(tmp_path, OUT_OF_ORDER)
     with open_or_derive_ledger(lake) as ledger:
@@ -121,7 +121,7 @@ def test_receipts_in_any_order_are_no_watermark(tmp_path: Path) -> None:
     assert ("chain-0", "1") in sent and ("chain-1", "0") not in sent
 
 
-def test_a_lake_that_is_taken_in_parts_states_the_same(opened: OpenedLake) -> None:
+def test_lake_ingested_in_parts_has_equal_headers_and_watermarks(opened: OpenedLake) -> None:
     """Also where a part ends within a fork, whose blocks are stated and taken back, or not stated yet."""
     whole, last = Taken(opened.lake), opened.last_height()
     back = 0
@@ -158,7 +158,7 @@ def other(digest: bytes) -> bytes:
         ("ic", "tick", lambda tick: tick + 4, [("time_fell", "c0", 11, 3e6)]),
     ],
 )
-def test_a_header_that_was_altered_is_named(
+def test_altered_header_is_named(
     protocol: str, column: str, change: Any, expected: list[Any], folder: Path, tmp_path: Path
 ) -> None:
     opened = forked_lake(folder, protocol)
@@ -170,7 +170,7 @@ def test_a_header_that_was_altered_is_named(
     assert found(audited(lake), "headers") == expected
 
 
-def test_a_watermark_that_falls_is_named(folder: Path, tmp_path: Path) -> None:
+def test_decreasing_watermark_is_named(folder: Path, tmp_path: Path) -> None:
     """What a chain collected once it collects again; and a state says that less was consumed than before."""
     opened = forked_lake(folder, "icmp")
     lake = Path(shutil.copytree(folder / "icmp", tmp_path / "lake"))

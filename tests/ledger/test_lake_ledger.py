@@ -56,9 +56,7 @@ def stored(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("protocol", "seed"), CHANCES)
-def test_a_run_with_faults_keeps_its_promises_and_ranges_make_no_difference(
-    protocol: str, seed: int, tmp_path: Path
-) -> None:
+def test_run_with_faults_keeps_its_guarantees_for_any_ranges(protocol: str, seed: int, tmp_path: Path) -> None:
     lake = chance_lake(tmp_path, protocol, seed)
     assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 40, 3)
     with open_or_derive_ledger(lake) as ledger:
@@ -98,7 +96,7 @@ source = "script"
 """
 
 
-def test_the_answer_to_a_packet_that_timed_out_is_pending_and_not_lost(tmp_path: Path) -> None:
+def test_answer_to_a_timed_out_packet_is_pending_and_not_lost(tmp_path: Path) -> None:
     """The destination refuses a packet that comes too late, and the source times it out by itself."""
     lake = lake_of(tmp_path, LATE + user_calls([2], [("caller", "echo", "echo", 2, 0)]))
     with open_or_derive_ledger(lake) as ledger:
@@ -109,7 +107,7 @@ def test_the_answer_to_a_packet_that_timed_out_is_pending_and_not_lost(tmp_path:
     assert found.sentence() == "PASSED, 2 messages pending"
 
 
-def test_a_lake_that_grew_is_taken_on_and_what_waited_is_one_message(tmp_path: Path) -> None:
+def test_growing_lake_is_ingested_further_and_a_pending_message_stays_one(tmp_path: Path) -> None:
     lake = ic_lake.make_lake(tmp_path, options=STREAM_OF_ONE, certification="off", until=4)
     target, whole = str(tmp_path / "ledger"), str(tmp_path / "whole")
     first = ingest_lake(lake, target)
@@ -140,7 +138,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     return ic_lake.make_lake(tmp_path_factory.mktemp("lake"), certification="off")
 
 
-def test_a_ledger_is_of_one_lake_and_of_no_other(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ledger_belongs_to_one_lake(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = ic_lake.make_lake(tmp_path, ticks=3, certification="off")
     target = str(tmp_path / "ledger")
     assert execute(["ingest", "lake", lake, "--lake", target, "--json"], build_app, "causeway") == OK
@@ -154,7 +152,7 @@ def test_a_ledger_is_of_one_lake_and_of_no_other(lake: str, tmp_path: Path, caps
     assert stored(open_ledger(target)) == before
 
 
-def test_a_damaged_log_is_named_and_nothing_is_taken(lake: str, tmp_path: Path) -> None:
+def test_corrupted_log_is_named_and_not_ingested(lake: str, tmp_path: Path) -> None:
     copy = str(shutil.copytree(lake, tmp_path / "copy"))
     (log,) = sorted(Path(copy).glob("heights/*/events-*.parquet"))[:1]
     log.write_bytes(log.read_bytes()[:-1] + b"?")
@@ -165,7 +163,7 @@ def test_a_damaged_log_is_named_and_nothing_is_taken(lake: str, tmp_path: Path) 
     assert not ledger.live and not list(Path(target).rglob("*.parquet"))
 
 
-def test_a_row_says_where_in_the_lake_it_stands(lake: str) -> None:
+def test_row_has_its_position_in_the_lake(lake: str) -> None:
     about = json.loads((Path(lake) / "lake.json").read_text())
     names = [item["name"] for item in about["chains"]]
     found = Lake.at(lake)
@@ -185,7 +183,7 @@ def test_a_row_says_where_in_the_lake_it_stands(lake: str) -> None:
                 assert log["callback"] == int(row["message_id"].rpartition("#")[2]) and log["events"] & 8
 
 
-def test_what_is_derived_for_a_while_leaves_nothing_behind(lake: str) -> None:
+def test_temporary_ledger_leaves_no_files(lake: str) -> None:
     before = sorted(str(path) for path in Path(lake).rglob("*"))
     with open_or_derive_ledger(lake) as ledger:
         place = Path(ledger.storage.uri.removeprefix("file://"))
@@ -214,9 +212,7 @@ def balances(lake: str) -> dict[str, int]:
         *(pytest.param(*each, marks=SLOW) for each in (("ibc", 10), ("icmp", 13))),
     ],
 )
-def test_what_programs_have_is_what_the_ledger_says_that_they_sent_and_received(
-    protocol: str, seed: int, tmp_path: Path
-) -> None:
+def test_program_balances_match_the_sent_and_received_value(protocol: str, seed: int, tmp_path: Path) -> None:
     """Value leaves its program with a call or an answer, and is there with what is received: there is no other way."""
     lake = chance_lake(tmp_path, protocol, seed)
     has = {row["name"]: int(row["balance"]) for row in Lake.at(lake).topology("programs").to_pylist()}
@@ -245,7 +241,7 @@ def test_what_programs_have_is_what_the_ledger_says_that_they_sent_and_received(
 
 
 @pytest.mark.parametrize("seed", [pytest.param(10, marks=SLOW), 11])
-def test_movements_of_value_lead_to_what_everybody_has(seed: int, tmp_path: Path) -> None:
+def test_movements_of_value_lead_to_all_balances(seed: int, tmp_path: Path) -> None:
     """Under xdm fees, deposits and operators have a part in it, and forks move value back."""
     lake = chance_lake(tmp_path, "xdm", seed)
     with open_or_derive_ledger(lake) as ledger:
@@ -292,9 +288,7 @@ source = "script"
 
 
 @pytest.mark.parametrize(("protocol", "tick"), [("ibc", 1), ("ibc", 2), ("ic", 1), ("ic", 2)])
-def test_a_forged_request_takes_no_answer_from_the_call_that_it_repeats(
-    protocol: str, tick: int, tmp_path: Path
-) -> None:
+def test_forged_request_takes_no_answer_from_the_repeated_call(protocol: str, tick: int, tmp_path: Path) -> None:
     text = FORGED_CALL.format(protocol=protocol, tick=tick)
     lake = lake_of(tmp_path, text + user_calls(range(4), [("asker", "echo", "m", 1, 1)]))
     assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 10, 3)
@@ -325,7 +319,7 @@ found = false
 """
 
 
-def test_a_forged_message_in_the_place_of_one_that_was_sent_has_another_content(tmp_path: Path) -> None:
+def test_forged_replacement_of_a_sent_message_has_another_content(tmp_path: Path) -> None:
     """Its receiver logs a message of the protocol where a program had sent one: what it says is not the program's."""
     text = (EXAMPLES / "faulty_domains.toml").read_text(encoding="utf-8").partition("# ---- what goes wrong")[0] + FRAUD
     (tmp_path / "fraud.toml").write_text(text, encoding="utf-8")

@@ -32,7 +32,7 @@ def stored(ledger: Ledger) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_kills_of_calls_that_take_a_growing_lake(tmp_path: Path) -> None:
+def test_kills_of_ingests_of_a_growing_lake(tmp_path: Path) -> None:
     lake = ic_lake.make_lake(tmp_path, ticks=60, options=STREAM_OF_ONE, certification="off", until=3)
     target, chosen, kills, until = tmp_path / "ledger", random.Random(5), 0, 3
     arguments = [sys.executable, "-m", "causeway", "ingest", "lake", lake, "--lake", str(target), "--buckets", "3"]

@@ -57,9 +57,7 @@ def same(one: AuditResult, other: AuditResult) -> None:
         assert getattr(one, name).equals(getattr(other, name)), name
 
 
-def test_who_looks_at_the_buckets_makes_no_difference(
-    spark: SparkSession, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audit_runner_makes_no_difference(spark: SparkSession, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = open_ledger(place)
     told: list[tuple[int, int]] = []
     looks: list[list[int]] = []
@@ -102,7 +100,7 @@ def numbers_over_all_lanes() -> Case:
     ],
     ids=["causal_order", "gaps"],
 )
-def test_a_second_look_on_spark_finds_the_same(
+def test_second_pass_on_spark_finds_the_same(
     case: Case, check: str, reasons: set[str], spark: SparkSession, tmp_path: Path
 ) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
@@ -119,7 +117,7 @@ def test_a_second_look_on_spark_finds_the_same(
     assert found.checks[check] == case.audit().checks[check]
 
 
-def test_a_small_audit_starts_no_spark(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_audit_starts_no_spark(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "open_worker_session", lambda *_: pytest.fail("Spark was started"))
     assert audit_ledger(open_ledger(place)).checks["order"].examined
     with pytest.raises(InvalidInput, match="executor: local: must be one of auto, in_process, spark"):
@@ -127,7 +125,7 @@ def test_a_small_audit_starts_no_spark(place: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("executor", ["in_process", "spark"])
-def test_a_damaged_file_is_named(spark: SparkSession, place: str, tmp_path: Path, executor: str) -> None:
+def test_corrupted_file_is_named(spark: SparkSession, place: str, tmp_path: Path, executor: str) -> None:
     copy = tmp_path / "ledger"
     write_ledger(Workload(1_600, 4), str(copy), 1, 1)
     ledger: Ledger = open_ledger(str(copy))

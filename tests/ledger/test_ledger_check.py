@@ -41,7 +41,7 @@ def ledger(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "ledger"))
 
 
-def test_a_whole_ledger_has_no_damage(ledger: Path) -> None:
+def test_verified_ledger_has_no_corruption(ledger: Path) -> None:
     told: list[tuple[int, int]] = []
     found = check_ledger(str(ledger), lambda done, of: told.append((done, of)))
     live = open_ledger(str(ledger)).live
@@ -50,7 +50,7 @@ def test_a_whole_ledger_has_no_damage(ledger: Path) -> None:
     assert told[-1] == (len(live), len(live)) and found.bytes == sum(file.seal[0] for file in live)
 
 
-def test_each_file_that_counts_is_compared_with_what_was_written(ledger: Path) -> None:
+def test_each_referenced_file_is_compared_with_its_digest(ledger: Path) -> None:
     for file in open_ledger(str(ledger)).live:
         path = ledger / file.path
         content = path.read_bytes()
@@ -76,7 +76,7 @@ def test_each_small_file_is_read(ledger: Path) -> None:
     assert "is missing" in told
 
 
-def test_a_file_with_another_number_of_rows_than_its_commit_says_is_noticed(ledger: Path) -> None:
+def test_file_with_another_row_count_than_its_commit_is_detected(ledger: Path) -> None:
     opened = open_ledger(str(ledger))
     file = next(file for file in opened.live if file.table == "ledger")
     assert _wrong(opened, file) is None
@@ -84,7 +84,7 @@ def test_a_file_with_another_number_of_rows_than_its_commit_says_is_noticed(ledg
     assert told == f"{file.path} has {file.rows} rows, and {file.rows + 1} were written"
 
 
-def test_strays_are_named(ledger: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stray_files_are_named(ledger: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("notes.txt", "ledger/extra.parquet", "manifests/0000000001.json.tmp"):
         (ledger / name).write_bytes(b"")
     assert check_ledger(str(ledger)).strays == (
@@ -97,7 +97,7 @@ def test_strays_are_named(ledger: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert "Every file that counts is what was written." in told
 
 
-def test_the_command_says_what_is_damaged(ledger: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_the_corrupted_files(ledger: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = ledger / open_ledger(str(ledger)).live[0].path
     path.write_bytes(path.read_bytes()[:-1])
     for given, told in (((), "damaged"), (("--json",), '"damaged": ["')):

@@ -123,7 +123,7 @@ def key(row: Row) -> tuple[Any, ...]:
     ],
     ids=str,
 )
-def test_rows_by_filters_equal_a_look_at_every_row(
+def test_filtered_rows_equal_a_full_scan(
     ledger: Ledger, rows: list[Row], order: dict[str, int], condition: Any
 ) -> None:
     def fulfils(row: Row) -> bool:
@@ -184,7 +184,7 @@ def test_json_csv_and_parquet_have_the_same_rows(cli: Run, ledger: Ledger, rows:
     assert os.listdir(tmp_path) == ["rows.parquet"], "nothing half is left"
 
 
-def test_people_see_columns_that_fit_and_no_control_characters(
+def test_readable_output_has_fitting_columns_and_no_control_characters(
     cli: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -215,12 +215,12 @@ def test_people_see_columns_that_fit_and_no_control_characters(
     ],
     ids=lambda given: given[0] if isinstance(given, list) else "",
 )
-def test_what_cannot_be_asked_for_is_one_line(cli: Run, ledger: Ledger, options: list[str], said: str) -> None:
+def test_invalid_request_is_one_line(cli: Run, ledger: Ledger, options: list[str], said: str) -> None:
     code, out, err = cli(ledger.storage.uri, *options)
     assert (code, out, err.count("\n")) == (2, "", 1) and said in err
 
 
-def test_a_parquet_file_is_not_written_into_the_ledger(cli: Run, ledger: Ledger) -> None:
+def test_parquet_file_is_not_written_into_the_ledger(cli: Run, ledger: Ledger) -> None:
     code, _, err = cli(ledger.storage.uri, "--parquet", Path(ledger.storage.uri) / "x.parquet")
     assert code == 2 and "is inside the lake" in err
 
@@ -246,7 +246,7 @@ def test_sql_sees_each_event_once_and_amounts_as_numbers(ledger: Ledger) -> None
     assert {"ledger", "value", "headers"} <= {row["name"] for row in asked(ledger, "show tables")}
 
 
-def test_files_that_have_just_the_rows_that_count_are_read_where_they_are(
+def test_files_of_exactly_the_selected_rows_are_read_in_place(
     ledger: Ledger, rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = stored(tmp_path / "once", [rows], 2)
@@ -277,14 +277,14 @@ def test_files_that_have_just_the_rows_that_count_are_read_where_they_are(
         ("select error('boom\x1b[31m')", "boom"),
     ],
 )
-def test_sql_that_does_more_than_ask_is_refused(cli: Run, ledger: Ledger, tmp_path: Path, sql: str, said: str) -> None:
+def test_sql_beyond_queries_is_refused(cli: Run, ledger: Ledger, tmp_path: Path, sql: str, said: str) -> None:
     code, out, err = cli(ledger.storage.uri, "--sql", sql.format(tmp=tmp_path))
     assert (code, out) == (2, "") and said in err and err.startswith("causeway: --sql: ")
     assert err.count("\n") == 1 and "\x1b" not in err
     assert not (tmp_path / "stolen").exists()
 
 
-def test_a_query_that_is_long_leaves_nothing_and_spills(ledger: Ledger, tmp_path: Path, cli: Run) -> None:
+def test_long_query_leaves_no_files_and_spills(ledger: Ledger, tmp_path: Path, cli: Run) -> None:
     with (
         pytest.raises(InvalidInput, match=r"[Mm]emory"),
         run_query(ledger_views(ledger), "select list(range) from range(100_000_000)", memory=1) as found,
@@ -296,7 +296,7 @@ def test_a_query_that_is_long_leaves_nothing_and_spills(ledger: Ledger, tmp_path
     assert code == 0 and out.splitlines()[-1].startswith("... and more")
 
 
-def test_damage_is_found_by_filters_and_by_sql(rows: list[Row], tmp_path: Path, cli: Run) -> None:
+def test_corruption_is_found_by_filters_and_by_sql(rows: list[Row], tmp_path: Path, cli: Run) -> None:
     ledger = stored(tmp_path / "ledger", [rows], 1)
     (file,) = ledger.files("ledger")
     path = tmp_path / "ledger" / file.path
@@ -310,7 +310,7 @@ def test_damage_is_found_by_filters_and_by_sql(rows: list[Row], tmp_path: Path, 
         assert (code, out) == (2, "") and "has other bytes than were written" in err
 
 
-def test_without_duckdb_one_line_says_what_to_install(
+def test_missing_duckdb_is_one_line_with_the_package_to_install(
     cli: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
@@ -319,7 +319,7 @@ def test_without_duckdb_one_line_says_what_to_install(
     assert err == "causeway: --sql: needs DuckDB, which is not installed: pip install 'causeway[sql]'\n"
 
 
-def test_movements_of_value_are_counted_as_the_ledger_counts_them(tmp_path: Path) -> None:
+def test_movements_of_value_match_the_counts_of_the_ledger(tmp_path: Path) -> None:
     movement = {
         "protocol": "p", "source": "a", "destination": "b", "index": 1, "chain": "a", "height": 3, "asset": "gold",
         "amount_0": 5, "amount_1": 1, "amount_2": 0, "amount_3": 0, "why": "fee", "stated_by": "t",
@@ -345,18 +345,18 @@ LONG_TO_PLAN = "select list_sum(list_transform(range(10000000), lambda x: length
 @pytest.mark.parametrize(
     "sql", [ENDLESS, LONG_TO_PLAN, "with recursive t(x) as (select 1 union all select x + 1 from t) from t"]
 )
-def test_a_query_ends_when_it_takes_longer_than_it_may(cli: Run, ledger: Ledger, sql: str) -> None:
+def test_query_over_its_time_limit_ends(cli: Run, ledger: Ledger, sql: str) -> None:
     code, _, err = cli(ledger.storage.uri, "--sql", sql, "--timeout", 0.3, "--csv")
     assert (code, err) == (2, "causeway: --timeout 0.3: the query takes longer\n")
 
 
-def test_the_help_names_all_tables() -> None:
+def test_help_names_all_tables() -> None:
     text = " ".join((command.__doc__ or "").split())
     told = text.partition("Tables, for --table and --sql: ")[2].partition(". With --sql")[0]
     assert {*re.findall(r"\w+", told)} - {"and", "a", "row", "each", "the", "figures"} == {*SCHEMAS}
 
 
-def test_a_long_query_is_interrupted_with_one_line(cli: Run, ledger: Ledger) -> None:
+def test_long_query_is_interrupted_with_one_line(cli: Run, ledger: Ledger) -> None:
     endless = ENDLESS
     ctrl_c = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     ctrl_c.start()

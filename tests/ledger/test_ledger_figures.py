@@ -27,7 +27,9 @@ from tests.ledger.test_figures import EXAMPLES, stored, there_and_back
 
 
 @pytest.mark.slow
-def test_who_counts_makes_no_difference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_runner_makes_no_difference(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_ledger(Workload(8_000, 20), str(tmp_path / "large"), 4, 2)
     stored(tmp_path / "small", there_and_back(), [{"lane": "asks", "promise": "answered"}])
     jobs: list[list[int]] = []
@@ -56,7 +58,7 @@ def test_who_counts_makes_no_difference(spark: SparkSession, tmp_path: Path, mon
                 assert one.equals(other) if isinstance(one, pa.Table) else one == other, name
 
 
-def test_state_tables_are_those_that_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
+def test_state_tables_match_those_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "lake")
     settings = {"network.executor": "in_process", "network.commit_every": "2"}
     with LakeNetwork.from_scenario(EXAMPLES / "two_subnets.toml", settings, lake=place) as net:

@@ -53,7 +53,7 @@ def plainly(text: str | None) -> tuple[int, DigitsStatus]:
 
 @settings(max_examples=sized(27, 300))
 @given(st.lists(TEXTS, max_size=30), st.integers(0, 3))
-def test_texts_are_exact_numbers_or_it_is_said_what_they_are(texts: list[str | None], skipped: int) -> None:
+def test_texts_are_exact_numbers_or_classified(texts: list[str | None], skipped: int) -> None:
     found = parse_numbers(pa.array(texts, pa.string()).slice(skipped))
     expected = [plainly(text) for text in texts[skipped:]]
     read = [sum(int(word) << 64 * place for place, word in enumerate(row)) for row in found.words]
@@ -66,7 +66,7 @@ def test_texts_are_exact_numbers_or_it_is_said_what_they_are(texts: list[str | N
     assert back == [str(number) if kind is DigitsStatus.GOOD else None for number, kind in expected]
 
 
-def test_edges_of_the_words_come_back() -> None:
+def test_largest_and_smallest_words_round_trip() -> None:
     numbers = [None, *EDGES, *(2**bits - 1 for bits in range(1, 257)), *(10**digits for digits in range(78))]
     expected = [None if number is None else str(number) for number in numbers]
     assert amount_texts(amount_limbs(numbers)).to_pylist() == expected
@@ -77,7 +77,7 @@ def test_edges_of_the_words_come_back() -> None:
         amount_texts([pa.array([1], pa.uint64()), *[pa.array([None], pa.uint64())] * 3])
 
 
-def test_codes_are_the_same_over_chunks_dictionaries_and_slices() -> None:
+def test_codes_are_equal_over_chunks_dictionaries_and_slices() -> None:
     names = NameCodes(["known"])
     texts = ["b", None, "a", "known", "", "b"]
     chunks = [pa.array(texts), pa.array(texts).dictionary_encode().slice(2), pa.array([], pa.string())]
@@ -89,7 +89,7 @@ def test_codes_are_the_same_over_chunks_dictionaries_and_slices() -> None:
     assert rank_names(pa.array(["é", "z", None, "", "z"])).tolist() == [3, 2, 0, 1, 2]
 
 
-def test_names_that_a_dictionary_has_and_no_row_count_for_nothing() -> None:
+def test_unused_dictionary_names_are_ignored() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([2, None, 2, 0], pa.int32()), ["b", "unused", "a"])
     names = NameCodes()
     assert names.column(names.codes(column)).to_pylist() == column.to_pylist() and names.known() == ["b", "a"]
@@ -141,7 +141,7 @@ def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 @settings(max_examples=sized(22, 250))
 @given(st.lists(ROW, max_size=40), st.integers(1, 70), st.integers(0, 2))
-def test_rows_lie_where_plain_python_puts_them(rows: list[dict[str, Any]], buckets: int, copies: int) -> None:
+def test_row_positions_match_plain_python(rows: list[dict[str, Any]], buckets: int, copies: int) -> None:
     rows = rows * (1 + 10 * copies)  # more than are sorted by columns at once
     table = table_of(rows)
     expected = sorted(range(len(rows)), key=lambda row: place_of(rows[row]))
@@ -150,7 +150,7 @@ def test_rows_lie_where_plain_python_puts_them(rows: list[dict[str, Any]], bucke
     assert message_buckets(table, buckets).tolist() == of_rows
 
 
-def test_a_bucket_is_what_the_page_says() -> None:
+def test_bucket_matches_the_page() -> None:
     lane = b"\1\3\0\0\0ibc" + b"\1\1\0\0\0a" + b"\0" + b"\1\0\0\0\0"
 
     def word(content: bytes) -> int:
@@ -162,7 +162,7 @@ def test_a_bucket_is_what_the_page_says() -> None:
     assert message_bucket(names, None, None, 64) == word(lane) % 64
 
 
-def test_an_event_that_is_none_is_refused() -> None:
+def test_unknown_event_is_refused() -> None:
     row: dict[str, Any] = dict.fromkeys(KEYS) | {"protocol": "p", "event": "seen"}
     with pytest.raises(InvalidInput, match="'seen': must be one of sent"):
         ledger_order(table_of([row]))

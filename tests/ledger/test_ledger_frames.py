@@ -32,7 +32,7 @@ def frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows.cast(pa.schema(zip(rows.column_names, plain, strict=True))))
 
 
-def test_a_frame_shows_what_its_rows_show(spark: SparkSession) -> None:
+def test_frame_audit_equals_the_row_audit(spark: SparkSession) -> None:
     tables = Tables(Workload(1_600, 10))
     rows = pa.concat_tables([part for own in tables.segments(3) for part in tables.bucket(own)])
     lane = {"protocol": "bridge", "source": "chain-00", "destination": "chain-01", "lane": "one end"}
@@ -61,7 +61,7 @@ def test_a_frame_shows_what_its_rows_show(spark: SparkSession) -> None:
     assert [tuple(row) for row in sent] == [(2, Decimal(0))]
 
 
-def test_what_chains_state_of_themselves_is_checked(spark: SparkSession) -> None:
+def test_headers_and_watermarks_are_checked(spark: SparkSession) -> None:
     case = by_chance(Random(CHANCE))
     headers, watermarks = (frame(spark, part) for part in case.stated(1)[0]())
     rows, windows = (
@@ -109,7 +109,7 @@ SMALL = "protocol string, source string, lane string, index int, kind string, ev
 ROW = ("p", "a", "1", 1, "request", "sent", NOON)
 
 
-def test_columns_that_are_not_there_are_not_seen(spark: SparkSession) -> None:
+def test_absent_columns_are_unrecorded(spark: SparkSession) -> None:
     rows = [ROW, (*ROW[:5], "received", NOON + dt.timedelta(seconds=9))]
     found = audit_frame(spark.createDataFrame(rows, SMALL))
     assert found.checks["exactly_once"].verdict == "PASSED" and found.checks["exactly_once"].examined == 1
@@ -133,13 +133,13 @@ def test_columns_that_are_not_there_are_not_seen(spark: SparkSession) -> None:
         (lambda df: df.select("*", F.lit("x").alias("lane")), "ledger: lane: there are two columns of this name"),
     ],
 )
-def test_a_bad_column_is_one_error(spark: SparkSession, change: Any, error: str) -> None:
+def test_bad_column_is_one_error(spark: SparkSession, change: Any, error: str) -> None:
     rows = change(spark.createDataFrame([ROW, ROW], SMALL).repartition(2))
     with pytest.raises(InvalidInput, match=f"^{error}$"):
         audit_frame(rows)
 
 
-def test_windows_and_promises_have_their_columns(spark: SparkSession) -> None:
+def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
     rows = spark.createDataFrame([ROW], SMALL)
     with pytest.raises(InvalidInput, match=r"^promises: there is no column promise; needed are promise$"):
         audit_frame(rows, promises=spark.createDataFrame([("p",)], "protocol string"))

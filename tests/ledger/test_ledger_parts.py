@@ -60,7 +60,7 @@ def test_parts_are_the_rows_of_the_bucket(
         assert largest < rows.num_rows or not files
 
 
-def test_rows_of_a_part_are_taken_from_their_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_part_come_from_its_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "ROW_GROUP", 5)
     monkeypatch.setattr(stored_parts, "GROUPS_AT_ONCE", 4)
     ledger = stored(tmp_path, Random(3), 1, 0)
@@ -83,7 +83,7 @@ def test_rows_of_a_part_are_taken_from_their_row_groups(tmp_path: Path, monkeypa
     assert begin == rows.num_rows
 
 
-def test_a_message_larger_than_what_is_read_at_once_stays_whole() -> None:
+def test_message_larger_than_a_read_stays_in_one_part() -> None:
     row = {"protocol": "p", "source": "a", "destination": "b", "lane": "1", "kind": "request", "event": "received"}
     many = [{**row, "index": 2, "chain": "b", "height": height} for height in range(9)]
     rows = sort_rows(table([{**row, "index": 1}, *many, {**row, "index": 3}], LEDGER_SCHEMA))
@@ -92,7 +92,7 @@ def test_a_message_larger_than_what_is_read_at_once_stays_whole() -> None:
     assert [part["index"].to_pylist() for part in parts if part.num_rows] == [[1], [2] * 10, [3]]
 
 
-def test_a_file_that_is_gone_is_damage(tmp_path: Path) -> None:
+def test_missing_file_is_corruption(tmp_path: Path) -> None:
     ledger = stored(tmp_path, Random(1), 1, 0)
     (file,) = ledger.files("ledger", 1)
     (tmp_path / "ledger" / file.path).unlink()

@@ -81,7 +81,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(maintenance, name, value)
 
 
-def test_of_many_commits_few_files_remain_and_all_rows(tmp_path: Path, small: None) -> None:
+def test_many_commits_leave_few_files_and_all_rows(tmp_path: Path, small: None) -> None:
     random, place = Random(1), tmp_path / "ledger"
     ledger, every = create_ledger(str(place), BUCKETS), []
     most: dict[str, int] = {}
@@ -99,7 +99,7 @@ def test_of_many_commits_few_files_remain_and_all_rows(tmp_path: Path, small: No
     assert open_ledger(str(place)) == ledger
 
 
-def test_who_opened_a_ledger_before_reads_it_as_it_was(tmp_path: Path, small: None) -> None:
+def test_open_ledger_is_read_as_of_its_opening(tmp_path: Path, small: None) -> None:
     random, place = Random(2), str(tmp_path)
     ledger, every = create_ledger(place, BUCKETS), []
     before: list[tuple[Ledger, list[pa.Table]]] = []
@@ -148,7 +148,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], N
     kill(None)
 
 
-def test_killed_at_any_instant_a_ledger_goes_on_to_the_same_rows(
+def test_ledger_killed_at_any_instant_continues_to_the_same_rows(
     tmp_path: Path, small: None, killed: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step is begun again until it is done, killed each time a call later."""
@@ -184,7 +184,7 @@ def test_killed_at_any_instant_a_ledger_goes_on_to_the_same_rows(
     assert there == {file.path for file in ledger.live}
 
 
-def test_of_two_commits_at_the_same_time_one_counts(tmp_path: Path) -> None:
+def test_one_of_two_concurrent_commits_counts(tmp_path: Path) -> None:
     ledger = create_ledger(str(tmp_path), 1)
     first, second = LedgerWriter(ledger), LedgerWriter(ledger)
     for writer in (first, second):
@@ -195,7 +195,7 @@ def test_of_two_commits_at_the_same_time_one_counts(tmp_path: Path) -> None:
     assert len(list((tmp_path / "ledger" / "bucket=00").iterdir())) == 1
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_a_missing_commit_is_named(tmp_path: Path, small: None) -> None:
+def test_corrupted_checkpoint_is_skipped_and_a_missing_commit_is_named(tmp_path: Path, small: None) -> None:
     random, ledger, every = Random(4), create_ledger(str(tmp_path), BUCKETS), []
     for number in range(20):
         every.append(rows_for(random, number))
@@ -210,7 +210,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_a_missing_commit_is_named(tmp_p
         open_ledger(str(tmp_path))
 
 
-def test_a_ledger_without_its_last_commits_is_damaged(tmp_path: Path) -> None:
+def test_ledger_without_its_last_commits_is_corrupted(tmp_path: Path) -> None:
     ledger, every = create_ledger(str(tmp_path), BUCKETS), []
     for number in range(3):
         every.append(rows_for(Random(number), number))
@@ -237,7 +237,7 @@ def test_a_ledger_without_its_last_commits_is_damaged(tmp_path: Path) -> None:
     assert len(head) == 512 and last
 
 
-def test_the_head_is_a_lower_bound_and_must_be_there(tmp_path: Path) -> None:
+def test_head_is_a_required_lower_bound(tmp_path: Path) -> None:
     ledger, head = create_ledger(str(tmp_path), BUCKETS), tmp_path / "ledger.head"
     first = rows_for(Random(1), 0)
     before = head.read_bytes()
@@ -266,7 +266,7 @@ def test_the_head_is_a_lower_bound_and_must_be_there(tmp_path: Path) -> None:
         open_ledger(str(tmp_path / "old"))
 
 
-def test_texts_that_become_no_smaller_are_not_compressed_and_read_the_same(tmp_path: Path) -> None:
+def test_incompressible_texts_are_stored_uncompressed_and_read_back(tmp_path: Path) -> None:
     random = Random(7)
     count = 5_000
     names = {"protocol": "p", "source": "a", "destination": "b", "lane": "1", "stated_by": "test", "source_file": "f"}

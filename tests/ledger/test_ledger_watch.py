@@ -95,7 +95,7 @@ LEDGERS = [
 
 
 @pytest.mark.parametrize(("make", "seed"), LEDGERS)
-def test_each_look_shows_what_an_audit_of_all_shows(
+def test_each_incremental_audit_equals_a_full_audit(
     make: Callable[[Random], Case], seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
@@ -133,7 +133,7 @@ def test_each_look_shows_what_an_audit_of_all_shows(
                 alike(begun.audit, whole)
 
 
-def test_what_a_second_look_finds_is_found_anew_when_other_buckets_tell_it_otherwise(tmp_path: Path) -> None:
+def test_second_pass_findings_are_recomputed_when_other_buckets_change(tmp_path: Path) -> None:
     lane = {"protocol": "p", "source": "a", "destination": "b", "lane": "x", "kind": "request", "stated_by": "test"}
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     place = ledger.storage.uri
@@ -181,7 +181,7 @@ def add(ledger: Ledger, rows: list[Row], last: int = 10**6, kept: float = 0.0) -
     return maintain_ledger(ledger.after(writer.commit([], {})), kept=kept)
 
 
-def test_a_time_out_is_compared_anew_with_heights_of_other_buckets(tmp_path: Path) -> None:
+def test_timeout_is_compared_again_with_heights_of_other_buckets(tmp_path: Path) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     limited = {"timeout_height": 100}
     with LedgerWatch(ledger.storage.uri) as watch:
@@ -197,7 +197,7 @@ def test_a_time_out_is_compared_anew_with_heights_of_other_buckets(tmp_path: Pat
             alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED_FINDINGS))
 
 
-def test_messages_that_others_carry_on_are_judged_anew_when_there_are_more_of_these(tmp_path: Path) -> None:
+def test_continued_messages_are_judged_again_with_more_continuations(tmp_path: Path) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     with LedgerWatch(ledger.storage.uri) as watch:
         ledger = add(ledger, [of_lane(number, "sent", 1, message_id=f"m{number}") for number in range(3)])
@@ -221,7 +221,7 @@ def test_messages_that_others_carry_on_are_judged_anew_when_there_are_more_of_th
         ({"protocol": "p", "promise": "may_drop", "detail": "full"}, "delivery", ("violated", "dropped")),
     ],
 )
-def test_what_is_promised_later_counts(promise: Row, check: str, reason: tuple[str, str], tmp_path: Path) -> None:
+def test_later_guarantees_count(promise: Row, check: str, reason: tuple[str, str], tmp_path: Path) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     rows = [of_lane(0, "sent", 9), of_lane(0, "received", 5), of_lane(1, "sent", 9)]
     rows.append(of_lane(1, "dropped", 10, detail="full"))
@@ -251,7 +251,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_only_buckets_with_something_new_are_passed_over(tmp_path: Path, passed: list[int]) -> None:
+def test_only_buckets_with_new_rows_are_scanned(tmp_path: Path, passed: list[int]) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
 
     def commit(ledger: Ledger, segments: range, last: int, *events: str) -> Ledger:
@@ -275,7 +275,7 @@ def test_only_buckets_with_something_new_are_passed_over(tmp_path: Path, passed:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_answers_that_come_late_or_twice_or_to_nothing_are_found_wherever_their_requests_are(
+def test_late_duplicate_and_unmatched_answers_are_found_in_any_bucket(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)

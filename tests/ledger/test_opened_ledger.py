@@ -42,7 +42,7 @@ def ingested(folder: Path, nonces: range, *, twice: bool = False) -> str:
     return place
 
 
-def test_a_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
+def test_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
     with cw.open(ingested(tmp_path, range(5), twice=True)) as ledger:
         found = ledger.audit()
         assert not found.holds and found.checks["authenticity"].violated == 1
@@ -61,7 +61,7 @@ def test_a_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
             ledger.audit("honesty")
 
 
-def test_what_is_committed_meanwhile_is_there_after_a_reload(tmp_path: Path) -> None:
+def test_later_commits_are_visible_after_a_reload(tmp_path: Path) -> None:
     with cw.open(ingested(tmp_path, range(3))) as ledger:
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "c.csv").write_text(HEAD + "eth->moonbeam,send,ethereum,9,0xnew,9,gold,me,1\n")
@@ -72,7 +72,7 @@ def test_what_is_committed_meanwhile_is_there_after_a_reload(tmp_path: Path) -> 
         assert ledger.ledger.arrow().num_rows == 7
 
 
-def test_a_lake_of_a_run_is_a_ledger_too_and_stays_as_it_was(tmp_path: Path) -> None:
+def test_lake_of_a_run_is_opened_as_a_ledger_and_left_unchanged(tmp_path: Path) -> None:
     place = tmp_path / "lake"
     with LakeNetwork.from_scenario(
         EXAMPLES / "auction.toml", {"network.executor": "in_process"}, lake=str(place)
@@ -117,7 +117,7 @@ def test_tables_are_frames_of_the_users_session(tmp_path: Path, spark: SparkSess
         assert found.violations.arrow().equals(ledger.audit(executor="in_process").violations.arrow())
 
 
-def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "packets.parquet").write_bytes(b"PAR1")
     for wrong, text in (
         (tmp_path, "neither a lake nor a ledger is there"),
@@ -146,7 +146,7 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_the_documented_columns_of_calls_are_those_that_they_have() -> None:
+def test_documented_columns_of_calls_match_the_code() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "open-a-lake.md").read_text()
     rows = text.partition("| column | type | meaning |")[2].partition("\n\n")[0].splitlines()[2:]
     told = {
@@ -157,7 +157,7 @@ def test_the_documented_columns_of_calls_are_those_that_they_have() -> None:
     assert told == {field.name: str(field.type) for field in MESSAGES_SCHEMA}
 
 
-def test_pandas_groups_by_names_that_rows_have_together(tmp_path: Path) -> None:
+def test_pandas_groups_by_the_names_of_rows(tmp_path: Path) -> None:
     with cw.open(ingested(tmp_path, range(3))) as opened:
         for rows in (opened.ledger, opened.calls, opened.lanes):
             frame = rows.pandas()
@@ -166,7 +166,7 @@ def test_pandas_groups_by_names_that_rows_have_together(tmp_path: Path) -> None:
         assert groups.min() > 0 and groups.sum() == opened.ledger.arrow().num_rows
 
 
-def test_what_reads_arrow_streams_takes_tables_as_they_are(tmp_path: Path) -> None:
+def test_arrow_stream_readers_accept_tables_directly(tmp_path: Path) -> None:
     with cw.open(ingested(tmp_path, range(4))) as opened:
         rows, lanes = opened.ledger, opened.lanes
         assert rows.columns == rows.arrow().column_names and lanes.columns[:2] == ["protocol", "source"]
@@ -182,7 +182,7 @@ def test_what_reads_arrow_streams_takes_tables_as_they_are(tmp_path: Path) -> No
                 rows.head(wrong)  # type: ignore[arg-type]
 
 
-def test_the_first_rows_are_had_without_the_others() -> None:
+def test_first_rows_are_read_without_the_others() -> None:
     read = []
 
     def parts() -> Iterator[pa.Table]:

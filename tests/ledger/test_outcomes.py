@@ -42,21 +42,21 @@ WORDS = {
 }
 
 
-def test_the_table_is_whole() -> None:
+def test_outcome_table_is_complete() -> None:
     assert set(TRANSITIONS) == set(MessageState) == set(STATE_OUTCOMES)
     assert all(len(row) == len(OutcomeInput) for row in TRANSITIONS.values())
     assert set(EVENT_INPUTS) == set(LedgerEvent) and set(STATE_OUTCOMES.values()) == set(Outcome)
 
 
 @pytest.mark.parametrize("state", MessageState)
-def test_order_and_repetition_make_no_difference(state: MessageState) -> None:
+def test_event_order_and_repetition_make_no_difference(state: MessageState) -> None:
     for one, other in product(OutcomeInput, OutcomeInput):
         after = TRANSITIONS[TRANSITIONS[state][one]][other]
         assert after == TRANSITIONS[TRANSITIONS[state][other]][one], (one, other)
         assert TRANSITIONS[after][other] == after, (one, other)
 
 
-def test_every_set_of_events_has_the_state_that_the_plain_rules_give() -> None:
+def test_every_event_set_has_the_state_of_the_plain_rules() -> None:
     for bits in range(1 << len(OutcomeInput)):
         inputs = {each for each in OutcomeInput if bits >> each & 1}
         assert STATES_BY_EVENT_BITS[bits] == fold_events(inputs)
@@ -91,7 +91,7 @@ def test_outcomes_of_messages(events: tuple[str, ...], outcome: str) -> None:
     assert OUTCOMES[message_outcomes(STATES_BY_EVENT_BITS[[bits]])[0]] == outcome
 
 
-def test_an_error_code_counts_on_requests_only() -> None:
+def test_error_code_counts_on_requests_only() -> None:
     assert event_bit("acknowledged", 5, "request") == 1 << OutcomeInput.ERRED
     assert event_bit("executed", 5, "request") == 1 << OutcomeInput.FAILED
     assert (
@@ -120,7 +120,7 @@ def test_calls_wait_for_their_answers_and_are_lost_with_them() -> None:
     assert found == ["pending", "pending", "dropped", "delivered", "answered"]
 
 
-def test_the_page_has_the_table() -> None:
+def test_page_has_the_table() -> None:
     lines = (DOCS / "outcomes.md").read_text().splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith("| state | sent"))
     shown = [

@@ -19,7 +19,7 @@ MORE = int(os.environ.get("CAUSEWAY_PLANTS", "0"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_planted_violation_is_named_and_nothing_else(kind: str) -> None:
+def test_planted_violation_is_the_only_finding(kind: str) -> None:
     done = 0
     for seed in range(max(2, MORE)):
         random = Random(f"{kind} {seed}")
@@ -35,7 +35,7 @@ def test_a_planted_violation_is_named_and_nothing_else(kind: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(max(3, MORE)))
-def test_what_is_cut_out_of_the_input_is_unknown_there_and_there_only(seed: int) -> None:
+def test_removed_input_is_unknown_there_and_only_there(seed: int) -> None:
     """With as many violations planted as there is room for, and with none."""
     random = Random(seed)
     honest = Network(random).case()

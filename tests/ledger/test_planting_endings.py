@@ -18,7 +18,7 @@ ORACLE = 8
 """Every eighth ledger is compared with the oracle, too."""
 
 
-def test_planted_endings_are_named_and_nothing_else() -> None:
+def test_planted_endings_are_the_only_findings() -> None:
     planted: Counter[str] = Counter()
     for seed in range(max(10, generated_lakes() // 8)):
         random = Random(seed)
@@ -49,7 +49,7 @@ def test_planted_endings_are_named_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("kind", ENDINGS)
-def test_a_single_fault_is_named_alone(kind: str) -> None:
+def test_single_fault_is_the_only_finding(kind: str) -> None:
     for seed in range(100, 200):
         random = Random(f"{kind} {seed}")
         honest = Endings(random).case()

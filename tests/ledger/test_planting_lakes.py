@@ -65,14 +65,14 @@ def honest_and_planted(lake: str, random: Random) -> set[str]:
 
 
 @pytest.mark.parametrize("protocol", ["ic", "icmp"])
-def test_an_honest_lake_holds_and_what_is_planted_in_its_ledger_is_named(protocol: str, tmp_path: Path) -> None:
+def test_honest_lake_passes_and_planted_violations_are_named(protocol: str, tmp_path: Path) -> None:
     done = honest_and_planted(chance_lake(tmp_path, protocol, 2), Random(protocol))
     assert done >= EVERYWHERE, EVERYWHERE - done
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_many_lakes(protocol: str, tmp_path: Path) -> None:
+def test_many_random_lakes(protocol: str, tmp_path: Path) -> None:
     done = set()
     for seed in range(100, 100 + LAKES):
         folder = tmp_path / str(seed)

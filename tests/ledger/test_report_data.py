@@ -29,7 +29,7 @@ from tests.support.properties.audit_ledgers import table
 LAST_INDEX = (1 << 64) - 1
 
 
-def test_a_lane_may_lack_as_many_messages_as_there_are_indices(tmp_path: Path) -> None:
+def test_lane_may_lack_as_many_messages_as_there_are_indices(tmp_path: Path) -> None:
     rows = [row for index in (0, 2) for row in both_ends("a", "x", "y", index)]
     far = [{**row, "index": LAST_INDEX, "time": None} for row in both_ends("b", "x", "y", 1)]
     promises = [{"promise": "numbered", "protocol": "bridge"}]
@@ -40,7 +40,7 @@ def test_a_lane_may_lack_as_many_messages_as_there_are_indices(tmp_path: Path) -
     assert found["missing"] == LAST_INDEX
 
 
-def test_protocol_messages_are_counted_apart_from_calls_that_failed(tmp_path: Path) -> None:
+def test_protocol_messages_are_counted_apart_from_failed_calls(tmp_path: Path) -> None:
     sent = both_ends("a", "x", "y", 0)
     refused = {**sent[0], "event": "acknowledged", "code": 5, "time": sent[1]["time"]}
     tried = [{**refused, "kind": "control", "index": None, "message_id": f"try-{n}", "event": "rejected"} for n in "ab"]
@@ -54,7 +54,7 @@ def test_protocol_messages_are_counted_apart_from_calls_that_failed(tmp_path: Pa
         assert outcomes.lead == ("Messages that are counted apart: 2 of the protocol." if rows else None)
 
 
-def test_a_table_of_lanes_that_scrolls_says_how_many_it_has(tmp_path: Path) -> None:
+def test_scrolling_lane_table_has_its_row_count(tmp_path: Path) -> None:
     for lanes, said in ((8, False), (28, True)):
         (folder := tmp_path / str(lanes)).mkdir()
         rows = [row for number in range(lanes) for row in both_ends(str(number), "x", "y", 0)]
@@ -63,7 +63,7 @@ def test_a_table_of_lanes_that_scrolls_says_how_many_it_has(tmp_path: Path) -> N
         assert section is not None and (f"The table has {lanes} lanes" in section.body) is said
 
 
-def test_findings_of_a_lane_are_counted_whether_they_are_named_or_not(tmp_path: Path) -> None:
+def test_lane_findings_are_all_counted_beyond_those_named(tmp_path: Path) -> None:
     forged = [row for index in range(9) for row in both_ends("a", "x", "y", index, amount=1)]
     with cw.open(stored(tmp_path, [*forged, *both_ends("b", "x", "y", 0)])) as opened:
         found = opened.audit(limit=2)
@@ -74,7 +74,7 @@ def test_findings_of_a_lane_are_counted_whether_they_are_named_or_not(tmp_path: 
     assert counted[of_lane] == (sum(check.violated for check in checks), sum(check.unknown for check in checks))
 
 
-def test_a_long_work_says_how_far_each_of_its_steps_is(tmp_path: Path) -> None:
+def test_long_task_reports_the_progress_of_each_step(tmp_path: Path) -> None:
     told: dict[str, tuple[int, int]] = {}
 
     def begin(step: str) -> PassProgressCallback:
@@ -88,7 +88,7 @@ def test_a_long_work_says_how_far_each_of_its_steps_is(tmp_path: Path) -> None:
     assert all(done == of > 0 for done, of in told.values())
 
 
-def test_the_size_of_a_run_near_the_largest_index_has_all_its_digits(tmp_path: Path) -> None:
+def test_run_length_near_the_largest_index_has_all_its_digits(tmp_path: Path) -> None:
     far = [{**row, "index": LAST_INDEX, "time": None} for row in both_ends("a", "x", "y", 1)]
     place = stored(tmp_path, [*both_ends("a", "x", "y", 0), *far], promises=[{"promise": "numbered"}])
     with cw.open(place) as opened:
@@ -99,7 +99,7 @@ def test_the_size_of_a_run_near_the_largest_index_has_all_its_digits(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", [3, 8])
-def test_a_report_is_the_same_of_however_many_buckets_and_files_a_ledger_has(seed: int, tmp_path: Path) -> None:
+def test_report_is_independent_of_buckets_and_files(seed: int, tmp_path: Path) -> None:
     case, random = case_of(seed), Random(seed)
     rows, said = table(case.rows, LEDGER_SCHEMA), set()
     windows = table([{**row, "how": "declared", "stated_by": "test"} for row in case.observed], OBSERVED_SCHEMA)
@@ -123,7 +123,7 @@ def test_a_report_is_the_same_of_however_many_buckets_and_files_a_ledger_has(see
     assert len(said) == 1
 
 
-def test_what_the_first_screen_names_leads_to_its_journey(tmp_path: Path) -> None:
+def test_findings_on_the_first_screen_link_to_their_journeys(tmp_path: Path) -> None:
     """Also where the first in time is none of the worst, of checks with many findings."""
     early = [row for index in range(9) for row in both_ends("a", "x", "y", index, after=-(1 + index))]
     promises = [{"promise": "final_after", "number": 10**6}]
@@ -161,7 +161,7 @@ def test_lanes_are_counted_alike_and_unknown_findings_are_no_unknown_messages(
     assert "in no lane" in page and "delivery median" in page
 
 
-def test_the_page_counts_the_lanes_of_its_table(tmp_path: Path) -> None:
+def test_page_counts_the_lanes_of_its_table(tmp_path: Path) -> None:
     rows = [row for number in range(9) for row in both_ends(f"l{number}", "x", "y", 1)]
     rows.append({"protocol": "bridge", "kind": "request", "message_id": "m", "chain": "x", "event": "sent"})
     with cw.open(stored(tmp_path, rows)) as opened:
@@ -169,7 +169,7 @@ def test_the_page_counts_the_lanes_of_its_table(tmp_path: Path) -> None:
     assert "9 lanes between 2 chains" in page and "The table has 9 lanes and what is in no lane;" in page
 
 
-def test_the_pending_figure_says_what_it_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pending_figure_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [row for index in (1, 60) for row in both_ends("a", "x", "y", index)]
     rows += both_ends("a", "x", "y", 20)[:1] + both_ends("a", "x", "y", 65)[:1]
     windows = [{"chain": name, "first_time": BEGIN * SECOND, "last_time": (BEGIN + 700) * SECOND} for name in "xy"]
@@ -182,7 +182,7 @@ def test_the_pending_figure_says_what_it_counts(tmp_path: Path, capsys: pytest.C
     assert "4 messages were sent; 2 pending (no outcome yet), 2 in flight" in capsys.readouterr().out
 
 
-def test_one_is_in_the_singular_and_years_have_four_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_is_singular_and_years_have_four_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     year_1 = -62_135_596_800 * SECOND
     (one,) = both_ends("a", "x", "y", 1)[:1]
     place = stored(tmp_path, [{**one, "time": year_1}], [{"chain": "y", "last_time": year_1 + 90 * SECOND}])

@@ -63,7 +63,7 @@ def steps(rows: list[Row]) -> list[tuple[str, tuple[str, ...]]]:
     return [(step.event, step.notes) for step in life.steps]
 
 
-def test_a_life_is_in_order_of_time_and_marks_what_does_not_count() -> None:
+def test_lifecycle_is_ordered_by_time_and_marks_ignored_events() -> None:
     one, other = b"1" * 32, b"2" * 32
     sent = row("sent", "a", 10, index=5, payload_hash=one)
     forged = row("received", "b", 20, index=5, payload_hash=other)
@@ -83,7 +83,7 @@ def test_a_life_is_in_order_of_time_and_marks_what_does_not_count() -> None:
     assert (life.outcome, life.is_open, life.took) == ("pending", True, None)
 
 
-def test_a_delivery_takes_until_its_first_genuine_receipt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_delivery_time_ends_at_the_first_genuine_receipt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, other, day = b"1" * 32, b"2" * 32, 86_400
     rows = [
         row("received", "c", 40, index=5, payload_hash=one),
@@ -115,32 +115,32 @@ def test_a_delivery_takes_until_its_first_genuine_receipt(tmp_path: Path, capsys
     }  # fmt: skip
 
 
-def test_a_message_that_only_another_chain_received_has_no_time_of_delivery() -> None:
+def test_message_received_only_by_another_chain_has_no_delivery_time() -> None:
     rows = [row("sent", "a", 1, index=1), row("received", "c", 9, index=1)]
     (life,) = message_histories(sort_rows(table(rows, LEDGER_SCHEMA)))
     assert (life.outcome, life.took, dict(life.remarks)) == ("received", None, {"foreign receipt": 1})
 
 
-def test_an_answered_call_takes_until_its_answer_whatever_is_acknowledged_later() -> None:
+def test_duration_of_an_answered_call_ends_at_its_answer() -> None:
     events = (("sent", "a", 1), ("received", "b", 3), ("answered", "b", 4), ("acknowledged", "a", 9))
     rows = [row(event, chain, at, index=1, tick=at) for event, chain, at in events]
     (life,) = message_histories(sort_rows(table(rows, LEDGER_SCHEMA)))
     assert (life.outcome, life.took, life.duration_ticks) == ("answered", dt.timedelta(seconds=3), 3)
 
 
-def test_without_times_a_life_is_in_the_order_in_which_things_happen() -> None:
+def test_lifecycle_without_times_is_ordered_causally() -> None:
     rows = [
         row(event, chain, None, index=1) for event, chain in (("acknowledged", "a"), ("sent", "a"), ("received", "b"))
     ]
     assert [event for event, _ in steps(rows)] == ["sent", "received", "acknowledged"]
 
 
-def test_what_nobody_sent_says_so() -> None:
+def test_unsent_message_is_marked() -> None:
     (life,) = message_histories(sort_rows(table([row("received", "b", 1, index=1)], LEDGER_SCHEMA)))
     assert life.outcome == "received; never sent, as far as the input shows"
 
 
-def test_messages_are_found_by_anything_that_names_them_over_files_and_row_groups(tmp_path: Path) -> None:
+def test_messages_are_found_by_any_name_over_files_and_row_groups(tmp_path: Path) -> None:
     draw, rows = Random(3), []
     lanes: list[Row] = [LANE, BACK, {**LANE, "lane": None}]
     for number in range(3_000):
@@ -177,9 +177,7 @@ def test_messages_are_found_by_anything_that_names_them_over_files_and_row_group
             assert own.num_rows == len(same) >= 1
 
 
-def test_an_answer_and_a_further_hop_belong_to_their_request(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answer_and_further_hop_belong_to_their_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hop = {"protocol": "p", "source": "b", "destination": "c", "lane": "l"}
     rows = [
         row("sent", "a", 1, index=1, message_id="q", journey="j"),
@@ -203,7 +201,7 @@ def test_an_answer_and_a_further_hop_belong_to_their_request(
     assert execute(["trace", str(tmp_path / "l"), "j"], build_app, "causeway") == OK
 
 
-def test_an_answer_that_was_routed_anew_is_one_message_of_two_lanes(tmp_path: Path) -> None:
+def test_rerouted_answer_is_one_message_of_two_lanes(tmp_path: Path) -> None:
     asked = row("sent", "a", 1, index=1, message_id="q")
     answer = {"kind": "response", "message_id": "r", "answers": "q"}
     first = {**row("sent", "b", 2, index=3), **BACK, **answer}
@@ -220,9 +218,7 @@ def test_an_answer_that_was_routed_anew_is_one_message_of_two_lanes(tmp_path: Pa
         trace_message(stored(tmp_path / "other", [[asked, first, other]]), "r")
 
 
-def test_a_message_is_followed_under_the_ids_that_carry_it_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_message_is_followed_under_its_continuation_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = ("one", "two", "three")
     sent = [
         row("sent", "a", n, message_id=ids[n], continues=ids[n - 1] if n else None, lane=f"hop {n}") for n in (0, 1, 2)
@@ -241,7 +237,7 @@ def test_a_message_is_followed_under_the_ids_that_carry_it_on(
     assert trace_message(other, "one").lives[0].outcome == "pending"
 
 
-def test_a_name_may_be_begun_or_as_a_terminal_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_matches_by_prefix_or_as_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = [f"0x{number:02x}{'7' * 56}{number:06x}" for number in range(20)]
     rows = [
         row("sent", "a", 1, index=number, message_id=ident, transaction=f"0xff{ident[4:]}")
@@ -278,7 +274,7 @@ def test_a_name_may_be_begun_or_as_a_terminal_shows_it(tmp_path: Path, capsys: p
     assert f"id {to_one_line(ids[4])}" in capsys.readouterr().out
 
 
-def test_only_row_groups_that_may_have_it_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_candidate_row_groups_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "ROW_GROUP", 10)
     rows = [
         row("sent", "a", number, index=index, lane=f"lane {lane}", message_id=f"{lane}/{index}")
@@ -297,9 +293,7 @@ def test_only_row_groups_that_may_have_it_are_read(tmp_path: Path, monkeypatch: 
     assert set(read) == {25}
 
 
-def test_several_messages_are_listed_and_nothing_of_them_reaches_the_terminal_raw(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_messages_are_listed_with_escaped_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evil = "\x1b[31m[bold]:smile:"
     rows = [
         row("sent", "a", 1, index=number, transaction=evil, sender=1_500 * "\xe9", message_id=f"{evil}{number}")
@@ -325,7 +319,7 @@ def test_several_messages_are_listed_and_nothing_of_them_reaches_the_terminal_ra
         (["--index", str(2**64)], "--index"),
     ],
 )
-def test_what_is_not_there_ends_in_one_line(
+def test_missing_message_ends_with_one_line(
     tmp_path: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1)]])
@@ -334,7 +328,7 @@ def test_what_is_not_there_ends_in_one_line(
     assert text in err and err.count("\n") == 1
 
 
-def test_the_largest_index_is_found(tmp_path: Path) -> None:
+def test_largest_index_is_found(tmp_path: Path) -> None:
     ledger = stored(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1), row("sent", "a", 1, index=1)]], 1)
     assert [key.index for key in find_messages(ledger, [{"lane": ("l",), "index": (2**64 - 1,)}])] == [2**64 - 1]
 
@@ -374,7 +368,7 @@ until = 5
 """
 
 
-def test_an_event_has_the_root_of_its_chain_at_the_height_of_the_network(tmp_path: Path) -> None:
+def test_event_has_the_root_of_its_chain_at_the_network_height(tmp_path: Path) -> None:
     """A subnet that a split made, and one that was halted, have fewer blocks than the network has heights."""
     options = "".join(f'{name} = "deployed"\n' for name in ("vsr", "sender_mismatch"))
     options += 'splitting = "on"\nmigrations = "on"\nsubstreams = "per_source"\n'

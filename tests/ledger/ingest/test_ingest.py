@@ -57,7 +57,7 @@ def why(found: IngestedRecords) -> list[tuple[int, str, str | None]]:
     return [(row["source_row"], row["reason"], row["field"]) for row in found.quarantine.to_pylist()]
 
 
-def test_a_row_is_what_the_file_says() -> None:
+def test_row_equals_the_record_of_the_file() -> None:
     found = taken(f"{HEAD}\n{ROW}\n")
     (row,) = rows_of(found)
     assert (row["source"], row["destination"], row["event"], row["index"]) == ("ethereum", "moonbeam", "sent", 7)
@@ -74,7 +74,7 @@ def test_a_row_is_what_the_file_says() -> None:
     assert len({*hashes[:4]}) == 1 and len({*hashes}) == 3
 
 
-def test_what_cannot_be_read_is_set_aside_with_a_reason_and_the_rest_is_taken() -> None:
+def test_unreadable_records_are_quarantined_with_a_reason() -> None:
     lines = [
         ROW,
         ROW.replace(",7,", ",-7,"),
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_set_aside_with_a_reason_and_the_rest_is_taken() 
     st.lists(st.text(alphabet='ab",\n\r 0é', max_size=6), min_size=1, max_size=8).map(lambda texts: ["x", *texts]),
     st.integers(1, 40),
 )
-def test_quoted_fields_are_what_the_csv_module_reads(texts: list[str], chunk: int) -> None:
+def test_quoted_fields_match_the_csv_module(texts: list[str], chunk: int) -> None:
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(
         [str(n), text] for n, text in enumerate(texts)
@@ -143,7 +143,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=sized(27, 300))
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), max_size=6), st.booleans())
-def test_lines_of_json_are_what_pythons_json_reads(lines: list[dict[str, Any]], plain: bool) -> None:
+def test_json_lines_match_the_json_module(lines: list[dict[str, Any]], plain: bool) -> None:
     content = "".join(json.dumps(line, ensure_ascii=plain, indent=None) + "\n" for line in lines).encode()
     found = parse_json_lines(chunks.RecordPiece(content), {"a", "a.b", "c"})
     assert not found.broken and len(found.rows) == len(lines)
@@ -161,7 +161,7 @@ def test_lines_of_json_are_what_pythons_json_reads(lines: list[dict[str, Any]], 
 
 @settings(max_examples=sized(68, 750))
 @given(st.binary(max_size=12) | st.text(alphabet='{}[]",:ab\\u0019.-+eE tfnrulase', max_size=24).map(str.encode))
-def test_what_is_no_json_is_refused(line: bytes) -> None:
+def test_invalid_json_is_refused(line: bytes) -> None:
     line = line.replace(b"\n", b" ")
     try:
         value = json.loads(line, parse_constant=lambda name: (_ for _ in ()).throw(ValueError(name)))
@@ -201,7 +201,7 @@ def test_hostile_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [part.content[:7] for part in parts if part.broken] == [b'1,"open']
 
 
-def test_a_packed_file_is_read_and_a_bomb_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_file_is_read_and_a_decompression_bomb_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(f"{HEAD}\n{ROW}\n".encode())
     assert taken(packed, file="f.csv.gz").ledger.num_rows == 1
     monkeypatch.setattr(chunks, "FREE_BYTES", 0)
@@ -212,7 +212,7 @@ def test_a_packed_file_is_read_and_a_bomb_refused(monkeypatch: pytest.MonkeyPatc
         taken(b"no gzip", file="f.csv.gz")
 
 
-def test_columns_may_be_new_and_in_any_order_but_not_missing_or_twice() -> None:
+def test_columns_may_be_extra_or_reordered_but_not_missing_or_repeated() -> None:
     names = HEAD.split(",")
     values = dict(zip(names, ROW.split(","), strict=True)) | {"new": "1"}
     turned = [*reversed(names), "new"]
@@ -236,7 +236,7 @@ TIMES = {
 }
 
 
-def test_times_are_read_as_iso_8601_has_them() -> None:
+def test_times_are_parsed_as_iso_8601() -> None:
     bad = [
         "2022-02-29",
         "2022-13-01",
@@ -256,7 +256,7 @@ def test_times_are_read_as_iso_8601_has_them() -> None:
     assert read == [datetime.fromisoformat(text) for text in TIMES.values()]
 
 
-def test_a_clock_without_a_zone_is_that_of_the_mapping_unless_it_shows_an_hour_twice(tmp_path: Path) -> None:
+def test_local_time_uses_the_zone_of_the_mapping_unless_ambiguous(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text(
         OWN.read_text().replace('time = { column = "time", ', 'time = { column = "time", timezone = "Europe/Berlin", ')
@@ -268,7 +268,7 @@ def test_a_clock_without_a_zone_is_that_of_the_mapping_unless_it_shows_an_hour_t
     assert [reason for _, reason, _ in why(found)] == ["ambiguous_time", "ambiguous_time", "not_a_time"]
 
 
-def test_parquet_is_read_with_its_own_types_and_a_float_is_one_where_it_is_exact() -> None:
+def test_parquet_keeps_its_types_and_accepts_exact_floats() -> None:
     def stored(**columns: pa.Array) -> bytes:
         out = io.BytesIO()
         pq.write_table(pa.table(columns), out)
@@ -304,7 +304,7 @@ def test_parquet_is_read_with_its_own_types_and_a_float_is_one_where_it_is_exact
         taken(b"PAR1 nothing PAR1", "ibc-packets", "f.parquet")
 
 
-def test_windows_are_cut_where_nothing_happened_for_long() -> None:
+def test_windows_are_cut_at_long_gaps() -> None:
     heights = np.array([5, 1, 3, 700, 100, 1301], dtype=np.int64)
     assert infer_windows(heights, 600)[:, :2].tolist() == [[1, 700], [1301, 1301]]
     assert infer_windows(heights, None)[:, :2].tolist() == [[1, 1301]]
@@ -337,7 +337,7 @@ def test_windows_are_cut_where_nothing_happened_for_long() -> None:
         ('promise = "numbered"', 'promise = "fast"', 'promises[0].promise: "fast": must be'),
     ],
 )
-def test_a_wrong_mapping_names_key_value_and_what_is_allowed(tmp_path: Path, old: str, new: str, text: str) -> None:
+def test_wrong_mapping_names_key_value_and_allowed_values(tmp_path: Path, old: str, new: str, text: str) -> None:
     import causeway.ledger.ingest
 
     built_in = Path(causeway.ledger.ingest.__file__).parent / "mappings" / "bridge-events.toml"
@@ -349,14 +349,14 @@ def test_a_wrong_mapping_names_key_value_and_what_is_allowed(tmp_path: Path, old
     assert str(raised.value).startswith(f"{own}: ") and text in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_built_in_mappings_are_right_and_others_unknown() -> None:
+def test_built_in_mappings_are_valid_and_unknown_names_are_refused() -> None:
     assert mapping_names() == ["bridge-events", "ibc-events", "ibc-packets", "two-tables", "xcm-journeys"]
     assert all(load_mapping(kind).about for kind in mapping_names())
     with pytest.raises(InvalidInput, match="did you mean ibc-packets"):
         load_mapping("ibc-packet")
 
 
-def test_two_tables_are_told_apart_by_their_names() -> None:
+def test_two_tables_are_distinguished_by_their_names() -> None:
     sends = taken("source,destination,index,time,content\na,b,1,2024-01-01T00:00:00Z,x\n", "two-tables", "sends.csv")
     receives = taken("source,destination,index,content\na,b,1,x\n", "two-tables", "all_receives.csv")
     (sent,), (received,) = rows_of(sends), rows_of(receives)
@@ -366,7 +366,7 @@ def test_two_tables_are_told_apart_by_their_names() -> None:
         taken("source\n", "two-tables", "other.csv")
 
 
-def test_journeys_have_their_time_outs(recordings: Recordings) -> None:
+def test_journeys_have_their_timeouts(recordings: Recordings) -> None:
     found = taken(recordings.xcm_journeys.read_bytes(), "xcm-journeys", "xcm.jsonl")
     events = [(row["event"], row["detail"]) for row in rows_of(found)]
     counts = {event: events.count(event) for event in dict.fromkeys(events)}
@@ -390,7 +390,7 @@ TIMES_OF_ANY_UNIT = {
 }
 
 
-def test_times_of_any_unit_are_told_by_their_size() -> None:
+def test_time_unit_is_detected_by_magnitude() -> None:
     lines = [
         json.dumps({"n": place, "at": text})
         for place, text in enumerate([*TIMES_OF_ANY_UNIT, "", "-5", "1" * 30, "20220111115941"])
@@ -421,7 +421,7 @@ def test_times_of_any_unit_are_told_by_their_size() -> None:
         ("0001-01-01T00:00:00+01:00", "UTC"),
     ],
 )
-def test_a_time_that_its_zone_moves_out_of_the_calendar_is_none(text: str, zone: str) -> None:
+def test_time_shifted_out_of_the_calendar_by_its_zone_is_null(text: str, zone: str) -> None:
     fields = {"protocol": {"text": "p"}, "index": "n", "time": {"column": "at", "timezone": zone}}
     given = {"format": "csv", "stated_by": "t", "fields": fields, "events": [{"event": {"text": "sent"}}]}
     data = f"n,at\n1,{text}\n2,{text[:4]}-06-01T00:00:00\n".encode()
@@ -429,7 +429,7 @@ def test_a_time_that_its_zone_moves_out_of_the_calendar_is_none(text: str, zone:
     assert why(found) == [(1, "not_a_time", "time")] and len(rows_of(found)) == 1
 
 
-def test_parquet_of_hostile_or_odd_types(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_of_hostile_or_unusual_types(monkeypatch: pytest.MonkeyPatch) -> None:
     def stored(table: pa.Table, **options: Any) -> bytes:
         out = io.BytesIO()
         pq.write_table(table, out, **options)
@@ -487,7 +487,7 @@ def test_parquet_of_hostile_or_odd_types(monkeypatch: pytest.MonkeyPatch) -> Non
             read(wrong)
 
 
-def test_damaged_parquet_is_refused_whatever_byte_is_wrong(recordings: Recordings) -> None:
+def test_corrupted_parquet_is_refused_for_any_wrong_byte(recordings: Recordings) -> None:
     rows = pq.read_table(recordings.hub_packets).slice(0, 200)
     out = io.BytesIO()
     pq.write_table(rows, out, compression="none", use_dictionary=False)
@@ -511,7 +511,7 @@ def test_damaged_parquet_is_refused_whatever_byte_is_wrong(recordings: Recording
     assert len(said) > 100 and all(text.startswith("f.parquet: ") and "\n" not in text for text in said)
 
 
-def test_a_kind_that_a_record_lacks_is_missing_unless_the_mapping_gives_one() -> None:
+def test_kind_missing_from_a_record_is_null_unless_the_mapping_sets_it() -> None:
     field = {"column": "kind", "optional": True}
     given = {"format": "jsonl", "stated_by": "t", "events": [{}], "windows": {"by": "time"}}
     fields: dict[str, Any] = {"protocol": {"text": "p"}, "event": {"text": "sent"}, "index": "n", "kind": field}

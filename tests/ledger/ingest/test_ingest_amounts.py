@@ -34,7 +34,7 @@ READ: dict[Any, list[int | str | None]] = {
 
 
 @pytest.mark.parametrize("base", READ)
-def test_a_mapping_says_how_amounts_are_read(base: Any) -> None:
+def test_mapping_selects_the_base_of_amounts(base: Any) -> None:
     amount: dict[str, Any] = {"column": "v"} if base is None else {"column": "v", "base": base}
     found = read(mapping({"amount": amount}), "\n".join(["n,v", *(f"{n},{text}" for n, text in enumerate(TEXTS))]))
     values: dict[int, Any] = {row["index"]: row["amount_0"] for row in rows_of(found)}
@@ -42,7 +42,7 @@ def test_a_mapping_says_how_amounts_are_read(base: Any) -> None:
     assert {text: values[n] for n, text in enumerate(TEXTS)} == dict(zip(TEXTS, READ[base], strict=True))
 
 
-def test_a_base_is_one_of_three_and_of_amounts_only() -> None:
+def test_base_has_three_values_and_applies_to_amounts_only() -> None:
     for wrong in (8, "10", "hex"):
         with pytest.raises(ValidationError, match="amount"):
             mapping({"amount": {"column": "v", "base": wrong}})
@@ -50,13 +50,13 @@ def test_a_base_is_one_of_three_and_of_amounts_only() -> None:
         mapping({"height": {"column": "v", "base": 10}})
 
 
-def test_numbers_of_parquet_have_one_reading() -> None:
+def test_parquet_numbers_have_one_reading() -> None:
     for base in (10, "go", "0x"):
         table = pa.table({"n": [1], "v": pa.array([10], pa.uint64())})
         assert rows_of(read(mapping({"amount": {"column": "v", "base": base}}), table))[0]["amount_0"] == 10
 
 
-def test_literals_of_go() -> None:
+def test_go_integer_literals() -> None:
     read = {
         "0X1f": "31", "0B11": "3", "0O17": "15", "017": "15", "0_17": "15", "0x_1_f": "31", "1_0": "10", "-0x1": "-1",
         "0" * 300 + "7": "7", "1" + "0" * 5_000: str(2**256), "0x" + "f" * 64: str(2**256 - 1),
@@ -66,7 +66,7 @@ def test_literals_of_go() -> None:
     assert {parse_go_literal(text) for text in refused} == {"?"}
 
 
-def test_zeros_before_an_amount_count_in_the_content_where_they_change_it() -> None:
+def test_leading_zeros_of_an_amount_count_in_its_content_if_they_change_it() -> None:
     lines = "n,v\n1,10\n2,010\n3,8\n"
     for base, different in ((10, 2), ("go", 3)):
         events = [{"event": {"text": "sent"}, "content": ["v"]}]
@@ -74,7 +74,7 @@ def test_zeros_before_an_amount_count_in_the_content_where_they_change_it() -> N
         assert len({row["payload_hash"] for row in found}) == different
 
 
-def test_height_0_of_a_revision_is_set_aside_unless_the_mapping_says_what_it_is() -> None:
+def test_height_0_of_a_revision_is_quarantined_unless_the_mapping_defines_it() -> None:
     text = "n,t\n1,1-0\n2,01-02\n3,0-0\n4,0-5\n5,10-00\n"
     found = read(mapping({"timeout_height": "t"}), text)
     assert why(found) == [(1, "ambiguous_height", "timeout_height"), (5, "ambiguous_height", "timeout_height")]
@@ -89,7 +89,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     yield from command_line(capsys, tmp_path, monkeypatch, "ingest", "ibc-packets")
 
 
-def test_the_command_names_both_readings(cli: Run, tmp_path: Path) -> None:
+def test_command_names_both_readings(cli: Run, tmp_path: Path) -> None:
     head = "chain_id,channel_id,sequence,send_height,amount,timeout_height\n"
     (tmp_path / "a.csv").write_text(f"{head}a,channel-0,1,5,010,\n")
     code, _, err = cli(tmp_path / "a.csv", "--lake", tmp_path / "none")

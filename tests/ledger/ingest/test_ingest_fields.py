@@ -43,7 +43,7 @@ def columns(found: IngestedRecords, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows_of(found)]
 
 
-def test_new_fields_are_numbers_texts_and_times_like_the_others() -> None:
+def test_new_fields_are_ordinary_numbers_texts_and_times() -> None:
     names = ["revision", "block", "continues", "timeout_revision", "timeout_height"]
     fields: dict[str, Any] = {name: name for name in names}
     of = mapping({**fields, "timeout_time": {"column": "until", "unit": "any"}})
@@ -52,7 +52,7 @@ def test_new_fields_are_numbers_texts_and_times_like_the_others() -> None:
     assert rows_of(found)[0]["timeout_time"] == datetime(2022, 1, 11, 11, 59, 41, tzinfo=UTC)
 
 
-def test_a_height_with_its_revision_fills_both_columns() -> None:
+def test_height_with_its_revision_fills_both_columns() -> None:
     of = mapping({"height": "h", "timeout_height": "t", "timeout_time": {"column": "u", "unit": "any"}})
     lines = ["1,1-2241421,2-7,0", "2, 5 ,0-0,", "3,nan,0,5", "4,0x10,nan,", "5,-5,,", "6,1-,,", "7,1-2-3,,"]
     found = read(of, "\n".join(["n,h,t,u", *lines]))
@@ -64,13 +64,13 @@ def test_a_height_with_its_revision_fills_both_columns() -> None:
     assert why(found) == [(5, "negative", "height"), (6, "not_a_number", "height"), (7, "not_a_number", "height")]
 
 
-def test_an_explicit_revision_counts_before_that_of_the_text() -> None:
+def test_explicit_revision_precedes_that_of_the_text() -> None:
     of = mapping({"revision": "r", "height": "h"})
     found = read(of, "n,r,h\n1,4,1-10\n2,,1-10\n3,2,10\n")
     assert columns(found, "revision", "height") == [(4, 10), (1, 10), (2, 10)]
 
 
-def test_heights_and_revisions_that_cannot_be_compared_are_set_aside() -> None:
+def test_incomparable_heights_and_revisions_are_quarantined() -> None:
     of = mapping({"height": "h", "timeout_height": "t"})
     high, last = MAX_HEIGHT + 1, MAX_REVISION + 1
     lines = [f"1,{high},{high}", f"2,1-{high},", f"3,{last}-1,", f"4,,1-{high}", f"5,1-{MAX_HEIGHT},{MAX_REVISION}-1"]
@@ -93,7 +93,7 @@ NUMBERS: list[tuple[dict[str, Any], list[str], list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("rules", "texts", "expected", "reasons"), NUMBERS, ids=lambda given: str(given)[:40])
-def test_rules_of_a_field_hold_for_numbers(
+def test_field_rules_apply_to_numbers(
     rules: dict[str, Any], texts: list[str], expected: list[Any], reasons: list[str]
 ) -> None:
     of = mapping({"height": {"column": "h", **rules}})
@@ -105,7 +105,7 @@ def test_rules_of_a_field_hold_for_numbers(
         assert [reason for _, reason, _ in why(found)] == reasons
 
 
-def test_rules_of_a_field_hold_for_times_amounts_and_whole_numbers_of_parquet() -> None:
+def test_field_rules_apply_to_parquet_times_amounts_and_integers() -> None:
     fields = {
         "time": {"column": "at", "split": "|", "part": 1},
         "amount": {"column": "v", "split": " ", "part": 0},
@@ -115,7 +115,7 @@ def test_rules_of_a_field_hold_for_times_amounts_and_whole_numbers_of_parquet() 
     assert columns(found, "time", "amount_0", "height") == [(datetime(2022, 1, 11, tzinfo=UTC), 12, 70)]
 
 
-def test_without_values_ignore_case_makes_names_lower_case() -> None:
+def test_ignore_case_without_values_lowercases_names() -> None:
     of = mapping({"source": {"column": "s", "ignore_case": True}})
     assert columns(read(of, "n,s\n1,Polygon\n2,polygon\n3,\n"), "source") == [("polygon",), ("polygon",), (None,)]
     of = mapping({"source": {"column": "s", "ignore_case": True, "values": {"eth": "ethereum"}}})
@@ -133,7 +133,7 @@ def test_without_values_ignore_case_makes_names_lower_case() -> None:
         ("height", {"column": "h", "split": "-"}, "give split and part together"),
     ],
 )
-def test_an_option_without_effect_is_named(field: str, options: dict[str, Any], text: str) -> None:
+def test_option_without_effect_is_named(field: str, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         mapping({field: options})
 
@@ -160,7 +160,7 @@ def observed(of: MappingDocument, *parts: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("gap", [None, 5])
-def test_windows_in_heights_are_of_a_revision_each(gap: int | None) -> None:
+def test_height_windows_belong_to_one_revision(gap: int | None) -> None:
     of = mapping({"height": "h"}, windows={"by": "height"} | ({} if gap is None else {"gap": gap}))
     rows = observed(of, "n,h\n1,1-10\n2,1-12\n3,2-1\n", "n,h\n4,2-3\n5,1-11\n6,8\n7,9\n")
     assert [(row["revision"], row["first_height"], row["last_height"]) for row in rows] == [
@@ -168,7 +168,7 @@ def test_windows_in_heights_are_of_a_revision_each(gap: int | None) -> None:
     ]  # fmt: skip
 
 
-def test_windows_in_heights_have_the_times_of_their_rows() -> None:
+def test_height_windows_have_the_times_of_their_rows() -> None:
     fields = {"height": "h", "time": {"column": "at", "unit": "s"}}
     of = mapping(fields, windows={"by": "height", "gap": 5, "events": ["sent"]})
     # Rows that lie inside a window that is known, or have no time.
@@ -223,7 +223,7 @@ def test_arrivals_have_a_window_while_their_source_was_recorded() -> None:
     ]  # fmt: skip
 
 
-def test_arrivals_without_times_have_windows_by_the_gap() -> None:
+def test_untimed_arrivals_have_windows_by_the_gap() -> None:
     found = arriving(ARRIVING, "n,e,from,to,at,h")("1,sent,a,b,a,10 1,received,a,b,b,50 2,received,a,b,b,55")
     assert [row[:4] for row in found] == [["a", ["sent"], 10, 10], ["b", ["received"], 50, 55]]
     found = arriving(ARRIVING, "n,e,from,to,at,h")("1,sent,a,b,a,10 1,received,a,b,b,50 2,received,a,b,b,56")
@@ -243,7 +243,7 @@ def test_arrivals_need_windows_of_other_events(changed: dict[str, Any], text: st
         mapping({"height": "h"}, windows={**ARRIVING, **changed})
 
 
-def test_a_declared_window_may_be_of_a_revision() -> None:
+def test_declared_window_may_have_a_revision() -> None:
     def window(**given: Any) -> dict[str, Any]:
         of = mapping({"height": "h"}, observed=[{"chain": "a", **given}])
         (row,) = ObservedWindows(of).observed(OBSERVED_SCHEMA.empty_table()).to_pylist()

@@ -99,7 +99,9 @@ ROWS = st.lists(
 @example([b"a,9,s,\r,1"], b"\n", True, 3, 10)
 @example([b'"a\n"x', b"x" * 70, b'"'], b"\n", True, 7, 20)
 @example([b"a,1,s,x,5", b"\xef\xbb\xbfa,12,s,x,1"], b"\n", True, 5, 20)
-def test_csv_is_the_same_in_all_parts(rows: list[bytes], end: bytes, last: bool, chunk: int, most: int) -> None:
+def test_csv_is_independent_of_part_boundaries(
+    rows: list[bytes], end: bytes, last: bool, chunk: int, most: int
+) -> None:
     data = b"\xef\xbb\xbffrom,n,what,who,at\n" + end.join(rows) + (end if last else b"")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "MAX_RECORD", 60)
@@ -109,7 +111,7 @@ def test_csv_is_the_same_in_all_parts(rows: list[bytes], end: bytes, last: bool,
 
 @settings(max_examples=sized(27, 300))
 @given(st.binary(max_size=60) | st.text(alphabet='",\r\n1sa', max_size=60).map(str.encode), st.integers(1, 90))
-def test_any_bytes_are_the_same_in_all_parts(content: bytes, chunk: int) -> None:
+def test_any_bytes_are_independent_of_part_boundaries(content: bytes, chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "MAX_RECORD", 20)
         patch.setattr(chunks, "MAX_EXCERPT", 10)
@@ -141,7 +143,9 @@ LINES = st.lists(
 
 @settings(max_examples=sized(18, 200))
 @given(LINES, st.booleans(), st.booleans(), st.integers(1, 90), st.integers(1, 200))
-def test_json_is_the_same_in_all_parts(lines: list[bytes], mark: bool, last: bool, chunk: int, most: int) -> None:
+def test_json_is_independent_of_part_boundaries(
+    lines: list[bytes], mark: bool, last: bool, chunk: int, most: int
+) -> None:
     data = (b"\xef\xbb\xbf" if mark else b"") + b"\n".join(lines) + (b"\n" if last else b"")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "MAX_RECORD", 60)
@@ -151,7 +155,7 @@ def test_json_is_the_same_in_all_parts(lines: list[bytes], mark: bool, last: boo
     assert sum(each.records for each in found) == len(data.removeprefix(b"\xef\xbb\xbf").splitlines()) or b"\r" in data
 
 
-def test_what_is_still_being_written_is_taken_up_to_its_last_whole_record(tmp_path: Path) -> None:
+def test_growing_file_is_ingested_up_to_its_last_complete_record(tmp_path: Path) -> None:
     lines = [b'a,1,s,"two\nlines",1\n', b"a,2,s,x,2\r\n", b"a,3,r,\n"]
     data = b"from,n,what,who,at\n" + b"".join(lines)
     ends = [data.index(lines[0]) + sum(map(len, lines[:count])) for count in range(4)]
@@ -165,7 +169,7 @@ def test_what_is_still_being_written_is_taken_up_to_its_last_whole_record(tmp_pa
 
 
 @pytest.mark.parametrize("line", [b"\n", b"x\n", b'"a\nb"\n'])
-def test_a_piece_has_no_more_records_than_fit_in_memory(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_has_no_more_records_than_fit_in_memory(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "MAX_RECORDS", 10)
     found = list(read_pieces(io.BytesIO(line * 35), b","))
     assert [count_records(piece, b",") for piece in found] == [10, 10, 10, 5]
@@ -174,7 +178,7 @@ def test_a_piece_has_no_more_records_than_fit_in_memory(line: bytes, monkeypatch
 
 @pytest.mark.parametrize("separator", [b",", None])
 @pytest.mark.parametrize("over", [0, 1])
-def test_a_record_at_the_limit_is_too_long_wherever_pieces_end(
+def test_record_at_the_limit_is_too_long_at_any_part_boundary(
     separator: bytes | None, over: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "MAX_RECORD", 60)

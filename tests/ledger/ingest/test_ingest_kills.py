@@ -198,7 +198,7 @@ def test_kills_of_a_command_that_follows_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_is_interrupted_says_so_in_one_line(tmp_path: Path) -> None:
+def test_interrupted_call_is_reported_in_one_line(tmp_path: Path) -> None:
     compile_before_use()  # or the command says that it does
     commands = Commands(tmp_path)
     (commands.source / "a.csv").write_text(HEAD + lines(0, 1_500_000))

@@ -53,21 +53,21 @@ def test_packets_of_other_chains_have_other_columns() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_end_as_any_system_ends_them(end: str) -> None:
+def test_line_endings_of_any_system_are_accepted(end: str) -> None:
     found = taken(end.join([HEAD, ROW, ROW]))
     assert len(rows_of(found)) == 2 and not why(found)
     with pytest.raises(InvalidInput, match="no names of columns: field larger"):
         taken(f'"{"x" * 200_000}",b{end}')
 
 
-def test_numbers_written_with_a_fraction_are_taken_where_they_are_exact() -> None:
+def test_numbers_with_a_fraction_are_accepted_if_exact() -> None:
     texts = ("7.0", "9007199254740994.0", "7.5", "12345678901234567890123.000")
     found = taken("\n".join([HEAD, *(ROW.replace(",13", f",{text}") for text in texts)]))
     assert [row["amount_0"] for row in rows_of(found)] == [7, 12345678901234567890123 % 2**64]
     assert why(found) == [(2, "not_a_number", "amount"), (3, "not_a_number", "amount")]
 
 
-def test_the_other_direction_of_a_bridge_is_a_lane_of_its_own() -> None:
+def test_other_direction_of_a_bridge_is_a_separate_lane() -> None:
     back = [
         "moonbeam->eth,send,moonbeam,5,0xaa,7,0xAb,0xCd,13",
         "moonbeam_to_Ethereum,recv,eth,6000,0xab,7,0xAb,0xCd,13",
@@ -93,7 +93,7 @@ SPELT: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("how", SPELT)
-def test_a_file_that_is_written_otherwise_says_the_same(how: str) -> None:
+def test_differently_formatted_file_yields_equal_rows(how: str) -> None:
     text = "\n".join([HEAD, ROW.replace("0xCd", "0x" + "aB" * 20), ROW.replace("send,ethereum", "recv,moonbeam")])
     changed = SPELT[how](text)
     as_json = "\n".join(
@@ -110,7 +110,7 @@ def test_a_file_that_is_written_otherwise_says_the_same(how: str) -> None:
             }
 
 
-def test_two_columns_that_may_be_one_are_refused_and_a_missing_one_is_named() -> None:
+def test_ambiguous_columns_are_refused_and_a_missing_one_is_named() -> None:
     with pytest.raises(InvalidInput, match='columns "txHash" and "TX-Hash" are both tx_hash; one may be there'):
         taken(HEAD.replace("tx_hash", "txHash,TX-Hash") + "\n")
     for name in ("nonce", "amount", "side", "chain", "timestamp"):
@@ -120,13 +120,13 @@ def test_two_columns_that_may_be_one_are_refused_and_a_missing_one_is_named() ->
         taken("source_chain,channel_id,sequence,ack_height\n", "ibc-packets", "f.csv")
 
 
-def test_files_are_named_in_any_case() -> None:
+def test_file_names_match_in_any_case() -> None:
     text = "source,destination,index,content\nA,B,1,x\n"
     for file, event in (("Sends.CSV", "sent"), ("RECEIVES-2024.csv", "received")):
         assert [row["event"] for row in rows_of(taken(text, "two-tables", file))] == [event]
 
 
-def test_words_for_nothing_are_nothing_where_a_number_stands() -> None:
+def test_null_words_are_null_in_number_columns() -> None:
     head = "source_chain,channel_id,sequence,send_height,send_time,ack_height,ack_time\n"
     rows = ["a,c,1,5,NaT,nan,NaN", "a,null,2,5,,NULL,", "a,c,NaN,5,,,"]
     found = taken(head + "\n".join(rows), "ibc-packets", "f.csv")
@@ -136,7 +136,7 @@ def test_words_for_nothing_are_nothing_where_a_number_stands() -> None:
     assert why(found) == [(3, "missing", "index")]
 
 
-def test_chains_that_messages_pass_between_have_one_window() -> None:
+def test_chains_with_mutual_messages_have_one_window() -> None:
     """What is received on one side when the other one sends no more is seen as not sent."""
     mapping = load_mapping("bridge-events")
 
@@ -156,7 +156,7 @@ def test_chains_that_messages_pass_between_have_one_window() -> None:
 
 
 @pytest.mark.parametrize("column", ["channel_id", "source_chain", "sequence"])
-def test_texts_of_parquet_that_are_no_utf8_are_set_aside_by_the_row(column: str) -> None:
+def test_invalid_utf8_in_parquet_is_quarantined_by_row(column: str) -> None:
     count = 70_000  # more than are read at once, in two row groups
     bad = {5, 66_000, 69_999}
     octets = pa.array([b"\xff7" if row in bad else b"7" for row in range(count)], pa.binary())
@@ -175,7 +175,7 @@ def test_texts_of_parquet_that_are_no_utf8_are_set_aside_by_the_row(column: str)
     assert [each for part in last for each in why(part)] == [(70_000, "not_utf8", column)]
 
 
-def test_a_time_beyond_the_calendar_is_shown_in_quarantine() -> None:
+def test_time_beyond_the_calendar_is_shown_in_quarantine() -> None:
     out = io.BytesIO()
     times = pa.array([2**62, 0], pa.timestamp("us"))
     columns = {"source_chain": ["a", "a"], "channel_id": ["c", "c"], "sequence": [1, 2], "send_height": [1, 1]}
@@ -195,7 +195,7 @@ a-1,b-1,channel-0,5,14,104,24,114,34,,,,,,11,uatom,x
 """.strip()
 
 
-def test_packets_have_both_sides_time_outs_and_errors() -> None:
+def test_packets_have_both_sides_timeouts_and_errors() -> None:
     rows = rows_of(taken(PACKETS, "ibc-packets", "packets.csv"))
     events = {
         index: [(row["event"], row["chain"], row["height"], row["code"], row["detail"]) for row in rows
@@ -227,7 +227,7 @@ def test_packets_have_both_sides_time_outs_and_errors() -> None:
     ]  # fmt: skip
 
 
-def test_outcomes_of_packets_are_those_of_the_file(tmp_path: Path) -> None:
+def test_packet_outcomes_match_the_file(tmp_path: Path) -> None:
     (tmp_path / "packets.csv").write_text(PACKETS)
     ingest_files(str(tmp_path / "packets.csv"), str(tmp_path / "ledger"), load_mapping("ibc-packets"))
     ledger = open_ledger(str(tmp_path / "ledger"))
@@ -261,7 +261,7 @@ def audited_packets(folder: Path, rows: list[str]) -> dict[tuple[str, str, str],
     }
 
 
-def test_a_packet_without_receipt_among_packets_with_both_sides_is_found(tmp_path: Path) -> None:
+def test_packet_without_receipt_among_two_sided_packets_is_found(tmp_path: Path) -> None:
     rows = []
     for n in range(1, 9):
         at = 1_700_000_000 + 3000 * n
@@ -270,7 +270,7 @@ def test_a_packet_without_receipt_among_packets_with_both_sides_is_found(tmp_pat
     assert audited_packets(tmp_path, rows) == {("agreement", "violated", "acknowledged_not_received"): 1}
 
 
-def test_receipts_show_how_long_packets_were_recorded(tmp_path: Path) -> None:
+def test_receipts_delimit_the_recorded_span_of_packets(tmp_path: Path) -> None:
     sent, day = 1_700_000_000, 86_400
     rows = [f"{n},{100 + n},{sent + n},{80_000 + n},{sent + 3 * day + n},," for n in (1, 3)]
     assert audited_packets(tmp_path, [*rows, f"2,102,{sent + 2},,,,"]) == {
@@ -278,7 +278,7 @@ def test_receipts_show_how_long_packets_were_recorded(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_packets_without_any_receipt_are_of_one_side(tmp_path: Path) -> None:
+def test_packets_without_any_receipt_are_one_sided(tmp_path: Path) -> None:
     rows = [f"{n},{100 + n},{1_700_000_000 + n},,,{110 + n},{1_700_000_010 + n}" for n in range(1, 9)]
     assert audited_packets(tmp_path, rows) == {}
     assert {row["chain"] for row in open_ledger(str(tmp_path / "ledger")).table("observed").to_pylist()} == {"a"}
@@ -319,7 +319,7 @@ def test_parts_are_joined_to_one_name() -> None:
 FIELDS = {"protocol": {"text": "p"}, "index": "n"}
 
 
-def test_events_may_need_columns_to_be_empty_or_missing() -> None:
+def test_events_may_require_empty_or_missing_columns() -> None:
     events = [{"event": {"text": "sent"}, "absent": ["a", ["b", "c"]]}, {"event": {"text": "failed"}, "present": ["a"]}]
     given = {"format": "csv", "stated_by": "t", "fields": FIELDS, "events": events, "nulls": ["nan"]}
     of = MappingDocument.model_validate(given)
@@ -331,7 +331,7 @@ def test_events_may_need_columns_to_be_empty_or_missing() -> None:
     assert [reason for part in parts for reason in part.reasons()] == ["no_event"]
 
 
-def test_an_optional_event_may_lack_the_columns_that_tell_it() -> None:
+def test_optional_event_may_lack_its_columns() -> None:
     events = [{"event": {"text": "sent"}}, {"event": {"text": "failed"}, "where": {"ok": "0"}, "optional": True}]
     given = {"format": "csv", "stated_by": "t", "fields": FIELDS, "events": events}
     of = MappingDocument.model_validate(given)

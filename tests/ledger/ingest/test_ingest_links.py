@@ -69,7 +69,7 @@ def ends(rows: list[Row]) -> set[tuple[str, str, str | None, str | None]]:
 # ---- the other end of a lane
 
 
-def test_the_other_end_is_the_chain_that_has_the_same_messages() -> None:
+def test_other_end_is_the_chain_with_the_same_messages() -> None:
     # Three chains whose channels have the same names at both ends, with the same numbers in each direction.
     rows = []
     for one, other in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
@@ -83,7 +83,7 @@ def test_the_other_end_is_the_chain_that_has_the_same_messages() -> None:
     assert links.counterparties["p", "source", "a", "0/0"] == "b"
 
 
-def test_an_end_with_none_or_several_candidates_stays_unknown() -> None:
+def test_end_with_no_or_several_candidates_stays_unknown() -> None:
     rows = [sent("a", 1), sent("b", 1), received("c", 1), sent("d", 7, "x"), received("e", 7, "y")]
     found, links = linked(rows)
     assert all(each["source"] is None or each["destination"] is None for each in found)
@@ -94,14 +94,14 @@ def test_an_end_with_none_or_several_candidates_stays_unknown() -> None:
                                      ("c", "sent", "c", None), ("c", "received", None, "c")}  # fmt: skip
 
 
-def test_time_outs_tell_messages_without_content_apart() -> None:
+def test_timeouts_distinguish_messages_without_content() -> None:
     rows = []
     for number, (one, other) in enumerate((("a", "b"), ("c", "d"), ("b", "a"))):
         rows += [sent(one, 1, timeout_time=number), received(other, 1, timeout_time=number)]
     assert {(each["source"], each["destination"]) for each in linked(rows)[0]} == {("a", "b"), ("c", "d"), ("b", "a")}
 
 
-def test_what_an_earlier_commit_knows_stays() -> None:
+def test_links_of_an_earlier_commit_remain() -> None:
     rows = [sent("a", 1, "x"), received("b", 1, "x")]
     unknown = {("p", "source", "a", "0/0"): None}
     assert ends(linked(rows, before=unknown)[0]) == {("a", "sent", "a", None), ("b", "received", None, "b")}
@@ -127,7 +127,7 @@ def redundant(rows: list[Row]) -> list[tuple[str, str | None]]:
     return sorted((each["transaction"], each["detail"]) for each in found if each["event"] == "redundant")
 
 
-def test_a_receipt_without_effect_of_a_message_that_has_one_is_redundant() -> None:
+def test_repeated_receipt_without_effect_is_redundant() -> None:
     effect = [relayed("executed", 5, "T2"), relayed("executed", 9, "T9", 2)]
     rows = [relayed("received", 5, "T1"), relayed("received", 5, "T2"), relayed("received", 7, "T3")]
     assert redundant([*rows, *effect]) == [("T1", "received"), ("T3", "received")]
@@ -139,7 +139,7 @@ def test_a_receipt_without_effect_of_a_message_that_has_one_is_redundant() -> No
     assert redundant([relayed("received", 5, None), relayed("received", 7, None)]) == []
 
 
-def test_only_the_first_acknowledgement_and_the_first_time_out_count() -> None:
+def test_only_the_first_acknowledgement_and_timeout_count() -> None:
     rows = [relayed("acknowledged", 5, "T1"), relayed("acknowledged", 6, "T2"), relayed("timed_out", 7, "T3"),
             relayed("timed_out", 4, "U1", 2), relayed("acknowledged", 9, "U2", 2),
             relayed("timed_out", 9, "U3", 2)]  # fmt: skip
@@ -149,7 +149,7 @@ def test_only_the_first_acknowledgement_and_the_first_time_out_count() -> None:
 
 
 @pytest.mark.parametrize("first", ["executed", "answered"])
-def test_a_message_with_two_results_keeps_both_and_gets_no_refund(first: str) -> None:
+def test_message_with_two_results_keeps_both_without_a_refund(first: str) -> None:
     rows = [relayed(first, 5, "T1"), relayed("failed", 6, "T2"), relayed("acknowledged", 8, "A1")]
     found, _ = linked(rows)
     assert sorted((each["event"], each["code"]) for each in found) == sorted(
@@ -157,7 +157,7 @@ def test_a_message_with_two_results_keeps_both_and_gets_no_refund(first: str) ->
     )
 
 
-def test_the_acknowledgement_of_a_failed_message_has_a_code_and_a_refund() -> None:
+def test_acknowledgement_of_a_failed_message_has_a_code_and_a_refund() -> None:
     rows = [relayed("failed", 5, "T1"), relayed("acknowledged", 8, "A1", source_row=7), relayed("executed", 5, "T2", 2),
             relayed("acknowledged", 8, "A2", 2), relayed("failed", 5, "T3", 3),
             relayed("acknowledged", 8, "A3", 3, code=9)]  # fmt: skip
@@ -188,7 +188,7 @@ def second(time: int) -> int:
     return time * 1_000_000
 
 
-def test_receipts_are_paired_with_sendings_of_equal_content_in_order() -> None:
+def test_receipts_are_matched_to_sends_of_equal_content_in_order() -> None:
     sendings = [named("sent", f"s{at}", second(at)) for at in (1, 3, 5)]
     receipts = [named("received", f"r{at}", second(at)) for at in (2, 6, 4)]
     assert pairs(sendings + receipts) == [("s1", 2), ("s3", 4), ("s5", 6)]
@@ -202,7 +202,7 @@ def test_receipts_are_paired_with_sendings_of_equal_content_in_order() -> None:
         assert pairs([*sendings, named("received", "r9", second(9), **other)]) == [("r9", 9)]
 
 
-def test_a_failure_goes_with_its_receipt_and_relays_are_paired_by_themselves() -> None:
+def test_failures_are_matched_with_receipts_and_relays_separately() -> None:
     rows = [
         named("sent", "s1", second(1)),
         named("sent", "s2", second(2)),
@@ -217,7 +217,7 @@ def test_a_failure_goes_with_its_receipt_and_relays_are_paired_by_themselves() -
                              ("received", "s1"): 1, ("failed", "s1"): 1})  # fmt: skip
 
 
-def test_a_message_continues_the_one_that_was_relayed_in_the_block_that_sent_it() -> None:
+def test_message_continues_the_one_relayed_in_its_block() -> None:
     place: Row = {"chain": "m", "height": 7}
     hop = named("relayed", "t", second(2), journey="t", **place)
     onward = named("sent", "f", second(2), source="m", journey="f", **place)
@@ -269,7 +269,7 @@ def contents(lake: Path) -> list[Row]:
     return rows
 
 
-def test_events_of_two_chains_are_one_ledger_without_a_violation(tmp_path: Path) -> None:
+def test_events_of_two_chains_form_one_ledger_without_violations(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     two_chains(tmp_path / "in")
     done = ingest_files(str(tmp_path / "in"), str(tmp_path / "ledger"), load_mapping("ibc-events"))
@@ -290,7 +290,7 @@ def test_events_of_two_chains_are_one_ledger_without_a_violation(tmp_path: Path)
     assert {each["value"] for each in state if each["what"] == "counterparty"} == {"a", "b"}
 
 
-def test_files_of_several_pieces_are_linked_with_the_records_of_all_of_them(tmp_path: Path) -> None:
+def test_files_of_several_parts_are_linked_across_all_records(tmp_path: Path) -> None:
     # The header of CSV is read with the first 64 KiB: what follows is a piece of its own.
     note, names = "x" * 300, "event,chain,src_channel,dst_channel,sequence,height,tx,note"
     for chain, event, height in (("a", "send_packet", 1), ("b", "recv_packet", 9)):
@@ -304,14 +304,14 @@ def test_files_of_several_pieces_are_linked_with_the_records_of_all_of_them(tmp_
 
 
 @pytest.mark.parametrize("kind", ["ibc-events", "xcm-journeys"])
-def test_a_json_document_over_several_lines_is_told_by_a_hint(tmp_path: Path, kind: str) -> None:
+def test_multi_line_json_document_is_reported_with_a_hint(tmp_path: Path, kind: str) -> None:
     (tmp_path / "a.json").write_text('[\n {"n": 1}\n]\n')
     with pytest.raises(NothingTaken, match="0 of 3 records taken") as raised:
         ingest_files(str(tmp_path), str(tmp_path / "ledger"), load_mapping(kind))
     assert raised.value.hint is not None and raised.value.hint.startswith("a.json is one JSON document")
 
 
-def test_events_may_come_a_chain_at_a_time_and_are_then_of_one_end_each(tmp_path: Path) -> None:
+def test_events_may_come_from_one_chain_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     two_chains(tmp_path / "in")
     for chain in "ab":
@@ -323,7 +323,7 @@ def test_events_may_come_a_chain_at_a_time_and_are_then_of_one_end_each(tmp_path
 
 
 @pytest.mark.parametrize("written", ["text", "columns", "no data", "text on one chain", "both forms", "empty text"])
-def test_events_are_read_however_an_export_names_them(tmp_path: Path, written: str) -> None:
+def test_event_names_of_any_export_are_accepted(tmp_path: Path, written: str) -> None:
     (tmp_path / "in").mkdir()
     two_chains(tmp_path / "in", 14)
     for chain, other in ("ab", "ba"):
@@ -384,7 +384,7 @@ RESULT = b'{"result":"AQ=="}'
     ],
 )
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_an_acknowledgement_of_an_error_is_one_in_every_form(ack: Row, event: str, kind: str) -> None:
+def test_error_acknowledgement_is_recognized_in_every_form(ack: Row, event: str, kind: str) -> None:
     record = {"event": "write_acknowledgement", "chain": "b", "channel": "channel-0", "sequence": 1, "height": 5, **ack}
     if kind == "csv":
         out = io.StringIO()
@@ -395,7 +395,7 @@ def test_an_acknowledgement_of_an_error_is_one_in_every_form(ack: Row, event: st
     assert [each["event"] for each in rows_of(taken(content, "ibc-events", f"f.{kind}"))] == [event]
 
 
-def test_packet_data_is_one_content_in_every_form() -> None:
+def test_packet_data_has_one_content_in_every_form() -> None:
     data = b'{"denom":"uatom","amount":"1","sender":"a","receiver":"\xc3\xa9"}'
     forms = [
         {"packet_data_hex": data.hex()}, {"data_hex": f"0x{data.hex().upper()}"}, {"packet_data": data.decode()},
@@ -430,7 +430,7 @@ JOURNEYS = [
 ]  # fmt: skip
 
 
-def test_messages_without_a_topic_are_told_apart_and_failures_are_no_receipts(tmp_path: Path) -> None:
+def test_messages_without_a_topic_are_distinct_and_failures_are_no_receipts(tmp_path: Path) -> None:
     random = Random(4)
     found = []
     for number in range(3):
@@ -452,7 +452,7 @@ def test_messages_without_a_topic_are_told_apart_and_failures_are_no_receipts(tm
     assert [each[:2] for each in found[0] if each[0] == "t4"] == [("t4", "failed"), ("t4", "received"), ("t4", "sent")]
 
 
-def test_parts_without_rows_are_no_trouble() -> None:
+def test_parts_without_rows_are_accepted() -> None:
     none = LEDGER_SCHEMA.empty_table()
     links = resolve_links(ALL, [index_links(none, ALL), index_links(table([sent("a", 1, "x")], LEDGER_SCHEMA), ALL)])
     assert links.apply(none).num_rows == 0 and resolve_links(ALL, []).apply(none).num_rows == 0

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_records_that_are_all_refused_are_an_error_with_the_commonest_reason(folder: Folder) -> None:
+def test_fully_refused_input_is_an_error_with_the_commonest_reason(folder: Folder) -> None:
     folder.write("a.csv", HEAD + "x,s,w,1\n,s,w,1\n" + "y,s,w,1\n")
     folder.write("b.csv", HEAD + ",s,w,1\n,s,w,1\n")
     with pytest.raises(NothingTaken) as raised:
@@ -40,7 +40,7 @@ def test_records_that_are_all_refused_are_an_error_with_the_commonest_reason(fol
     assert folder.ingest().quarantined == {"missing": 3, "not_a_number": 2}
 
 
-def test_ignored_records_and_records_set_aside_on_purpose_are_no_error(folder: Folder) -> None:
+def test_ignored_or_deliberately_quarantined_records_are_no_error(folder: Folder) -> None:
     folder.write("a.csv", HEAD + "1,i,w,1\n\n")
     events = [{"where": {"what": "s"}, "event": {"text": "sent"}}]
     assert folder.ingest(mapping(events=events, ignore=[{"what": "i"}])).ignored == 1
@@ -54,7 +54,7 @@ def hint(text: str | bytes, of: MappingDocument = OF, file: str = "f.json") -> s
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_one_json_document_is_told_with_the_arrays_in_it(indent: int | None) -> None:
+def test_single_json_document_is_reported_with_its_arrays(indent: int | None) -> None:
     def of(document: Any) -> str:
         found = hint(json.dumps(document, indent=indent))
         assert found is not None
@@ -70,7 +70,7 @@ def test_one_json_document_is_told_with_the_arrays_in_it(indent: int | None) -> 
     assert of([1, 2]) == ""
 
 
-def test_a_name_that_no_record_has_is_told_with_the_nearest_one() -> None:
+def test_name_absent_from_all_records_is_reported_with_the_nearest_one() -> None:
     of = mapping(format="jsonl", fields={**FIELDS, "index": "packet.sequence"})
     record = {**RECORD, "packet": {"Sequence": 5, "x": [RECORD]}}
     assert hint(json.dumps(record), of) == (
@@ -83,7 +83,7 @@ def test_a_name_that_no_record_has_is_told_with_the_nearest_one() -> None:
     assert hint(json.dumps({**record, "what": "z"}), loose) is None
 
 
-def test_values_that_no_event_wants_are_told() -> None:
+def test_values_matched_by_no_event_are_reported() -> None:
     events = [{"where": {"what": ["s", "t"]}, "event": {"text": "sent"}}]
     text = "\n".join(json.dumps({**RECORD, "what": value}) for value in ("a", "b", "a"))
     assert hint(text, mapping(format="jsonl", events=events)) == (
@@ -91,7 +91,7 @@ def test_values_that_no_event_wants_are_told() -> None:
     )
 
 
-def test_what_is_no_json_is_told() -> None:
+def test_non_json_input_is_reported() -> None:
     assert hint('12:00 INFO done {"n": 1}\n') == "f.json has text before the JSON object of each line; cut it off"
     for text in ("", "x\n", "{\n", b"\xff\n", "[" * 2000):
         assert hint(text) == "f.json is read as JSON lines: one object a line"
@@ -103,7 +103,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     yield from command_line(capsys, tmp_path, monkeypatch, "ingest")
 
 
-def test_the_command_ends_with_2_and_shows_the_hint_on_a_line_of_its_own(cli: Run, tmp_path: Path) -> None:
+def test_command_exits_with_2_and_prints_the_hint_on_its_own_line(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({"data": [{"type": "xcm.sent"}]}))
     code, out, err = cli("xcm-journeys", tmp_path / "a.json", "--lake", tmp_path / "ledger")
     assert (code, out) == (2, "")
@@ -115,7 +115,7 @@ def test_the_command_ends_with_2_and_shows_the_hint_on_a_line_of_its_own(cli: Ru
     assert open_ledger(str(tmp_path / "ledger")).number == -1
 
 
-def test_a_packed_file_is_looked_at_unpacked(tmp_path: Path) -> None:
+def test_compressed_files_are_inspected_decompressed(tmp_path: Path) -> None:
     import gzip
 
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(json.dumps([RECORD]).encode()))

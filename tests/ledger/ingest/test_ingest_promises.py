@@ -30,7 +30,7 @@ def stated(of: MappingDocument, before: Any = NONE) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
-def test_each_promise_has_its_number_or_cause() -> None:
+def test_each_guarantee_has_its_number_or_cause() -> None:
     given: list[dict[str, Any]] = [
         {"promise": "received", "seconds": 90, "lane": "x"}, {"promise": "received", "seconds": "1500ms"},
         {"promise": "settled"}, {"promise": "causal", "protocol": "p"},
@@ -61,12 +61,12 @@ def test_each_promise_has_its_number_or_cause() -> None:
         ({"promise": "received", "seconds": float("nan")}, "must be seconds from 0"),
     ],
 )
-def test_options_that_a_promise_lacks_or_does_not_take_are_named(given: dict[str, Any], text: str) -> None:
+def test_missing_and_unsupported_options_of_a_guarantee_are_named(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text):
         mapping(promises=[given])
 
 
-def test_a_message_is_expected_within_a_day_unless_the_mapping_says_otherwise() -> None:
+def test_message_is_expected_within_a_day_by_default() -> None:
     def expected(**changes: Any) -> list[tuple[Any, Any]]:
         return [(row.get("protocol"), row["number"]) for row in stated(mapping(**changes))]
 
@@ -83,7 +83,7 @@ def test_a_message_is_expected_within_a_day_unless_the_mapping_says_otherwise() 
     assert {name: load_mapping(name).deadline for name in mapping_names()} == dict.fromkeys(mapping_names(), 86_400)
 
 
-def test_clocks_may_be_wrong_by_chain_or_all() -> None:
+def test_clock_tolerance_is_set_per_chain_or_globally() -> None:
     clocks = {"b": 2, "a": "1500ms", "*": "500ms"}
     assert stated(mapping(clocks=clocks)) == [
         {"promise": "clock_tolerance", "number": 500_000, "stated_by": "t"},
@@ -94,7 +94,7 @@ def test_clocks_may_be_wrong_by_chain_or_all() -> None:
         mapping(clocks={"a": "2 hours"})
 
 
-def test_promises_of_others_stay_and_its_own_are_stated_anew() -> None:
+def test_mapping_replaces_its_own_guarantees_and_keeps_others() -> None:
     before = table([{"promise": "numbered", "stated_by": name} for name in ("other", "t")], PROMISES_SCHEMA)
     found = stated(mapping(promises=[{"promise": "settled"}]), before)
     assert [(row["promise"], row["stated_by"]) for row in found] == [("numbered", "other"), ("settled", "t")]

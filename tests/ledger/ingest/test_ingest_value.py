@@ -73,7 +73,7 @@ def movements(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["height"], row["source_file"], row["source_row"]))
 
 
-def test_a_record_may_be_an_event_and_a_movement_of_value(tmp_path: Path) -> None:
+def test_record_may_be_an_event_and_a_movement_of_value(tmp_path: Path) -> None:
     done = take(tmp_path, HEAD + ROWS)
     assert (done.rows, done.movements, done.quarantined) == (4, 2, {"not_a_number": 1})
     fee, transfer = movements(tmp_path)
@@ -87,7 +87,7 @@ def test_a_record_may_be_an_event_and_a_movement_of_value(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
-def test_movements_of_one_file_are_all_there_and_those_of_another_export_are_the_same(tmp_path: Path) -> None:
+def test_repeated_movements_are_kept_within_a_file_and_merged_across_exports(tmp_path: Path) -> None:
     take(tmp_path, HEAD + ROWS)
     again = "mint,A,B,1,20,97,3,bob\n"
     done = take(tmp_path, HEAD + ROWS + again, "b.csv")
@@ -104,7 +104,7 @@ def test_movements_of_one_file_are_all_there_and_those_of_another_export_are_the
         ("[[value]]\nwhere", "[[values]]\nwhere", "values: unknown key; did you mean value?"),
     ],
 )
-def test_mappings_of_value_are_checked(tmp_path: Path, old: str, new: str, text: str) -> None:
+def test_value_mappings_are_validated(tmp_path: Path, old: str, new: str, text: str) -> None:
     with pytest.raises(InvalidInput) as error:
         take(tmp_path, HEAD, mapping=MAPPING.replace(old, new))
     assert text in str(error.value) and "\n" not in str(error.value)

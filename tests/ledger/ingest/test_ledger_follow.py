@@ -66,7 +66,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_files_that_grow_at_any_byte_become_what_they_are_at_the_end(
+def test_files_growing_at_any_byte_yield_the_rows_of_the_final_files(
     followed: Followed, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "CHECKPOINT_EVERY", 6)
@@ -102,7 +102,7 @@ def test_files_that_grow_at_any_byte_become_what_they_are_at_the_end(
     assert {name: counts.get(name, 0) for name in names} == {name: whole.get(name, 0) for name in names}
 
 
-def test_what_may_not_be_whole_waits_and_is_set_aside_when_nobody_writes_to_it_any_more(followed: Followed) -> None:
+def test_incomplete_tail_waits_and_is_quarantined_once_writing_stops(followed: Followed) -> None:
     folder = followed.folder
     folder.write("half.csv", HEAD + lines(0, 2) + "2,s,w,5")
     folder.write("wrong.csv", "wrong\n")
@@ -124,7 +124,7 @@ def test_what_may_not_be_whole_waits_and_is_set_aside_when_nobody_writes_to_it_a
     assert folder.indices() == [0, 1, 2, 7]
 
 
-def test_files_that_vanish_are_renamed_or_come_late_disturb_nothing(followed: Followed) -> None:
+def test_removed_renamed_and_late_files_are_tolerated(followed: Followed) -> None:
     folder = followed.folder
     for name in ("a.csv", "b.csv", "c.csv"):
         folder.write(name, HEAD + lines(ord(name[0]), ord(name[0]) + 2))
@@ -145,7 +145,7 @@ def test_files_that_vanish_are_renamed_or_come_late_disturb_nothing(followed: Fo
     assert folder.indices() == [1, *range(3, 30), 97, 98]
 
 
-def test_a_batch_goes_on_where_another_process_committed(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_continues_after_a_commit_of_another_process(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = followed.folder
     folder.write("a.csv", HEAD + lines(0, 2))
     followed.all()
@@ -156,7 +156,7 @@ def test_a_batch_goes_on_where_another_process_committed(followed: Followed, mon
     assert batch.done.commit == 2 and folder.indices() == list(range(6))
 
 
-def test_of_many_files_each_state_is_offered_once_and_no_batch_is_too_large(
+def test_each_file_state_is_offered_once_and_batches_are_bounded(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = followed.folder

@@ -72,7 +72,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_a_file_is_taken_once_whatever_it_is_called_and_of_one_that_grew_what_is_new(folder: Folder) -> None:
+def test_file_is_ingested_once_under_any_name_and_a_grown_one_from_its_end(folder: Folder) -> None:
     grown = folder.write("a.csv", HEAD + lines(0, 5))
     folder.write("b.csv", HEAD + lines(100, 103))
     assert (folder.ingest().records, folder.ingest().commit) == (8, None)
@@ -98,7 +98,7 @@ def test_a_file_is_taken_once_whatever_it_is_called_and_of_one_that_grew_what_is
 
 
 @pytest.mark.parametrize("set_aside", [False, True])
-def test_an_unknown_event_or_kind_sets_its_own_record_aside(folder: Folder, set_aside: bool) -> None:
+def test_unknown_event_or_kind_quarantines_only_its_record(folder: Folder, set_aside: bool) -> None:
     fields = {**FIELDS, "kind": {"column": "kind", "otherwise": "request"}, "event": "what"}
     of = mapping(format="jsonl", fields=fields, events=[{"event": None}], windows=None)
     given = [{"what": "sent"}, {"what": "stopped"}, {"what": "sent", "kind": "requst"}, {"what": "received"}]
@@ -109,7 +109,7 @@ def test_an_unknown_event_or_kind_sets_its_own_record_aside(folder: Folder, set_
     assert folder.indices() == [0, 3] and audit_ledger(open_ledger(folder.lake)).holds
 
 
-def test_a_reverted_row_names_the_event_that_was_taken_back(folder: Folder) -> None:
+def test_reverted_row_names_the_reverted_event(folder: Folder) -> None:
     fields = {**FIELDS, "event": "what", "detail": "of"}
     of = mapping(format="jsonl", fields=fields, events=[{"event": None}], windows=None)
     given: list[dict[str, str | None]] = [{"what": "sent"}]
@@ -120,7 +120,7 @@ def test_a_reverted_row_names_the_event_that_was_taken_back(folder: Folder) -> N
     assert [(row["field"], row["value"]) for row in folder.quarantine()] == [("detail", "snt"), ("detail", None)]
 
 
-def test_names_of_other_events_are_not_those_of_a_row(folder: Folder) -> None:
+def test_row_ignores_the_names_of_other_events(folder: Folder) -> None:
     """A column that tells events apart may hold words that are no events of the ledger."""
     events = [
         {"where": {"what": ["sent", "received"]}, "event": "what"},
@@ -131,7 +131,7 @@ def test_names_of_other_events_are_not_those_of_a_row(folder: Folder) -> None:
     assert audit_ledger(open_ledger(folder.lake)).holds
 
 
-def test_windows_and_promises_go_on_over_commits(folder: Folder) -> None:
+def test_windows_and_guarantees_continue_over_commits(folder: Folder) -> None:
     folder.write("a.csv", HEAD + lines(0, 5))
     promise = [{"promise": "numbered"}]
     folder.ingest(mapping(promises=promise))
@@ -144,7 +144,7 @@ def test_windows_and_promises_go_on_over_commits(folder: Folder) -> None:
     assert len(ledger.files("promises")) == 1
 
 
-def test_what_is_no_file_of_the_format_is_left_alone_and_odd_names_are_shown_safely(folder: Folder) -> None:
+def test_files_of_other_formats_are_skipped_and_odd_names_are_escaped(folder: Folder) -> None:
     name = os.fsdecode("é \x1b[2J\n".encode() + b"\xff.csv")
     folder.write(name, HEAD + lines(0, 2))
     folder.write(".b.csv", "half")
@@ -173,7 +173,7 @@ BAD = {
 }
 
 
-def test_a_file_that_cannot_be_read_ends_the_call_or_is_set_aside_by_name(folder: Folder) -> None:
+def test_unreadable_file_ends_the_call_or_is_quarantined_by_name(folder: Folder) -> None:
     for name, (content, _) in BAD.items():
         folder.write(name, content)
     folder.write("good.csv", HEAD + lines(0, 3) + "x\n")
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_read_ends_the_call_or_is_set_aside_by_name(folder
     assert folder.ingest().records == 1 and folder.indices() == [0, 1, 2, 7]
 
 
-def test_all_members_of_a_packed_file_are_read(folder: Folder) -> None:
+def test_all_members_of_a_compressed_file_are_read(folder: Folder) -> None:
     import bz2
 
     parts = [(HEAD + lines(0, 3)).encode(), lines(3, 5).encode()]
@@ -204,7 +204,7 @@ def test_all_members_of_a_packed_file_are_read(folder: Folder) -> None:
     assert folder.indices() == list(range(9))
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_taken(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_changes_during_reading_is_not_ingested(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder.write("a.csv", HEAD + lines(0, 3))
     folder.write("b.csv", HEAD + lines(10, 13))
     real = ingest_file
@@ -244,7 +244,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken(folder: Folder, monke
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_rows_are_the_same_whether_they_fit_in_memory_or_not(
+def test_rows_are_equal_in_memory_and_spilled(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, threads: int, tmp_path: Path
 ) -> None:
     for number in range(7):
@@ -264,7 +264,7 @@ def test_rows_are_the_same_whether_they_fit_in_memory_or_not(
     assert not (tmp_path / "other" / "staging").exists() or not list((tmp_path / "other" / "staging").iterdir())
 
 
-def test_of_two_at_the_same_time_one_commits_and_leaves_nothing_of_the_other(
+def test_one_of_two_concurrent_ingests_commits_and_the_other_leaves_no_files(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.write("a.csv", HEAD + lines(0, 3))
@@ -285,7 +285,7 @@ def test_of_two_at_the_same_time_one_commits_and_leaves_nothing_of_the_other(
     assert len(there) == len(open_ledger(folder.lake).live) + len(open_ledger(folder.lake).gone)
 
 
-def test_json_of_nested_objects_drifts_between_numbers_and_texts(folder: Folder) -> None:
+def test_nested_json_may_change_between_numbers_and_texts(folder: Folder) -> None:
     own = mapping(
         format="jsonl",
         fields={**FIELDS, "index": {"column": ["id.number", "n"]}, "sender": {"column": "from.who", "optional": True}},
@@ -306,7 +306,7 @@ def test_json_of_nested_objects_drifts_between_numbers_and_texts(folder: Folder)
     assert [(row["source_row"], row["reason"]) for row in folder.quarantine()] == [(4, "too_large")]
 
 
-def test_a_runner_raises_what_one_of_its_tasks_raised_and_ends_the_others() -> None:
+def test_runner_raises_the_error_of_a_task_and_stops_the_others() -> None:
     left = tasks._Shared(range(1000))
 
     def fail() -> None:
@@ -319,7 +319,7 @@ def test_a_runner_raises_what_one_of_its_tasks_raised_and_ends_the_others() -> N
     assert left.stopped
 
 
-def test_what_is_no_place_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_invalid_location_is_refused_before_anything_is_created(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write("a.csv", HEAD + lines(0, 3))
     for options, text in (
@@ -338,9 +338,7 @@ def test_what_is_no_place_is_refused_before_anything_is_made(tmp_path: Path) -> 
         folder.ingest(buckets=7)
 
 
-def test_rows_that_are_put_in_buckets_piece_by_piece_become_the_same_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_bucketed_in_parts_form_the_same_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With many rows a bucket each piece is put in order by itself, with few those of many pieces are; what is in
     memory at the end and what was set aside before are one."""
     own = {name: field for name, field in FIELDS.items() if name != "lane"}

@@ -76,7 +76,7 @@ def upgraded(_: Recordings, folder: Path) -> MappingDocument:
 
 
 @pytest.mark.parametrize("made", [packets, quoted, events, journeys, upgraded])
-def test_spark_makes_the_same_ledger_as_threads(
+def test_spark_and_threads_write_the_same_ledger(
     spark: SparkSession,
     recordings: Recordings,
     tmp_path: Path,
@@ -96,7 +96,7 @@ def test_spark_makes_the_same_ledger_as_threads(
     assert ingest_files(str(folder), str(tmp_path / "spark"), of, session=spark).commit is None
 
 
-def test_an_error_of_a_task_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_task_error_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("b", "c"):
         (tmp_path / f"{name}.csv").write_text(f"wrong {name}\n")
     (tmp_path / "a.csv").write_text(HEAD + lines(0, 3))
@@ -110,7 +110,7 @@ class Enough(Exception):
     """All that was written was taken."""
 
 
-def test_a_folder_that_is_followed_becomes_what_one_call_makes_of_it(
+def test_followed_folder_yields_the_ledger_of_one_call(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, lake = tmp_path / "in", str(tmp_path / "followed")
@@ -146,7 +146,7 @@ def test_a_folder_that_is_followed_becomes_what_one_call_makes_of_it(
         follow_source(str(folder / "a.csv"), lake, mapping(), session=spark)
 
 
-def test_what_a_batch_cannot_do_ends_the_stream_in_one_line(
+def test_failed_batch_ends_the_stream_in_one_line(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.csv").write_text(HEAD + lines(0, 3))

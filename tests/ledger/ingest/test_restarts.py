@@ -24,7 +24,7 @@ def rows(*blocks: tuple[str | None, int | None, int | None], **changes: Any) -> 
     return table([{**event, "chain": c, "time": t, "height": h} for c, t, h in blocks], LEDGER_SCHEMA)
 
 
-def test_the_latest_block_is_lower_than_the_earliest() -> None:
+def test_latest_block_is_lower_than_the_earliest() -> None:
     up, anew = [("a", 1, 10), ("a", 5, 20)], [("b", 1, 1000), ("b", 5, 3), ("b", 3, 2000)]
     assert find_restarted_chains(rows(*up, *anew)) == ["b"]
     assert find_restarted_chains(rows(("c", 1, 10), ("c", 5, 10))) == []
@@ -34,12 +34,12 @@ def test_the_latest_block_is_lower_than_the_earliest() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"revision": 1}, {"event": "observed"}, {"event": "reverted"}], ids=str)
-def test_rows_that_are_of_no_block_or_of_a_revision_show_nothing(changes: dict[str, Any]) -> None:
+def test_rows_without_a_block_or_with_a_revision_are_ignored(changes: dict[str, Any]) -> None:
     assert find_restarted_chains(rows(("a", 1, 10), ("a", 5, 2), **changes)) == []
     assert find_restarted_chains(rows((None, 1, 10), (None, 5, 2), ("a", None, 3), ("a", 5, 2), ("a", 4, None))) == []
 
 
-def test_parts_in_any_order_show_the_same() -> None:
+def test_restarts_are_independent_of_part_order() -> None:
     random = Random(5)
     for _ in range(50):
         some = [(random.choice("abc"), random.randrange(6), random.randrange(6)) for _ in range(random.randrange(1, 9))]
@@ -73,7 +73,7 @@ def promised(lake: str) -> list[tuple[str, str, str]]:
     return [(row["promise"], row["source"], row["stated_by"]) for row in found]
 
 
-def test_an_audit_of_rows_notices_it() -> None:
+def test_audit_of_rows_detects_a_restart() -> None:
     moved = {"source": "a", "destination": "b", "lane": "l", "index": 1}
     upgraded = pa.concat_tables([rows(("a", 1, 100), **moved), rows(("a", 2, 7), event="committed", **moved)])
     nothing = OBSERVED_SCHEMA.empty_table(), PROMISES_SCHEMA.empty_table()
@@ -82,7 +82,7 @@ def test_an_audit_of_rows_notices_it() -> None:
     assert audit_table(forked, *nothing).checks["causality"].reasons == {("violated", "committed_before_sent"): 1}
 
 
-def test_a_commit_states_the_chain_and_later_ones_keep_it(tmp_path: Path) -> None:
+def test_commit_records_the_chain_and_later_ones_keep_it(tmp_path: Path) -> None:
     folder, lake = tmp_path / "in", str(tmp_path / "ledger")
     folder.mkdir()
     files = {"a": "1,s,x,100,50\n2,s,y,100,7\n", "b": "3,s,x,200,5\n", "c": "4,s,x,300,90\n5,s,y,200,8\n"}
@@ -98,7 +98,7 @@ def test_a_commit_states_the_chain_and_later_ones_keep_it(tmp_path: Path) -> Non
     assert len(open_ledger(lake).files("state")) == 1
 
 
-def test_files_of_one_call_show_the_same_in_any_order(tmp_path: Path) -> None:
+def test_restarts_are_independent_of_file_order(tmp_path: Path) -> None:
     found = []
     for names in ("ab", "ba"):
         folder = tmp_path / names
