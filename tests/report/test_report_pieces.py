@@ -20,8 +20,8 @@ from causeway.ledger.outcomes import OUTCOMES
 from causeway.report.charts import ChartBar, ChartSeries, bar_chart, fit_scale, time_chart
 from causeway.report.comparison import compare_page, time_charts
 from causeway.report.elements import (
-    LinkCell,
     TableColumn,
+    element,
     format_in_unit,
     format_percent,
     format_time,
@@ -126,8 +126,14 @@ def test_tables_escape_leave_out_empty_columns_and_count_what_they_leave_out() -
         TableColumn("count", "number"),
         TableColumn("more", hint=EVIL),
     ]
-    made = render_table(columns, [[EVIL, None, 1234, LinkCell(EVIL, "#lane-1")], [None, "", None, Markup("<i>x</i>")]],
-                 caption=EVIL, more=3, idents=["lane-1", None])  # fmt: skip
+    link = element("a", EVIL, href="#lane-1")
+    made = render_table(
+        columns,
+        [[EVIL, None, 1234, link], [None, "", None, Markup("<i>x</i>")]],
+        caption=EVIL,
+        more=3,
+        idents=["lane-1", None],
+    )
     tree = parsed(made)
     assert texts(tree, "th")[:3] == ["name", "count", "more"] and "1,234" in texts(tree, "td")
     assert "not seen" not in made and "3 more rows not shown" in made and not [*tree.iter("b")]
@@ -143,7 +149,7 @@ def test_the_matrix_keeps_the_chains_that_matter_and_loses_no_figure() -> None:
     assert ((0, "s0"), (0, "d0")) in cells  # the violated one
     assert len({end for place in cells for end in place}) <= MAX_CHAINS
     assert cells[(1, "not seen"), (0, "(others)")].messages == 1000  # a chain of that name is itself
-    tree = parsed(draw_matrix(cells, ident="m"))
+    tree = parsed(draw_matrix(cells))
     assert [each.get("value") for each in tree.iter("input")] == ["violated", "open", "latency", "messages"]
     assert (shade_level(0, 10), shade_level(0.001, 10), shade_level(10, 10)) == (0, 1, 7)
 

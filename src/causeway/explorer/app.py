@@ -41,7 +41,7 @@ from causeway.explorer.overview import overview_page
 from causeway.explorer.view import LedgerView
 from causeway.ledger.commits import FilesMerged, LedgerDamaged
 from causeway.network.replay import ReplayBusy
-from causeway.report.elements import format_count, safe_name, svg_element
+from causeway.report.elements import element, format_count, safe_name
 from causeway.service.http.connections import ConnectionLimits, HttpConnection
 from causeway.service.http.guard import HostGuard
 from causeway.service.http.listening import ListeningSocket, ServerLoop, bind_socket
@@ -376,14 +376,14 @@ class Explorer:
         """Return the progress of the first pass; its first and last step have no share."""
         what, done, of = self._live.progress or ("rows read", 0, 0)
         share = {"max": of, "value": done} if 0 < done < of else {}
-        bar = svg_element("progress", {**share, "aria-label": what})
+        bar = element("progress", **share, aria_label=what)
         counts = f"{format_count(done)} of {format_count(of)} {what}, " if of else ""
         parts = [
-            svg_element("p", {}, "Reading the ledger for the first time."),
+            element("p", "Reading the ledger for the first time."),
             bar,
-            svg_element("p", {}, f"{counts}{self._live.waited} s so far."),
+            element("p", f"{counts}{self._live.waited} s so far."),
         ]
-        return PagePart("reading", None, svg_element("div", {"class": "waits"}, parts))
+        return PagePart("reading", None, element("div", parts, class_="waits"))
 
     def _cached_page(self, request: Request) -> tuple[str, int] | None:
         cached = self._page_cache.get((request.url.path, request.url.query))
@@ -432,7 +432,7 @@ def _html(request: Request, text: str, status: int) -> Response:
 
 
 def _note(title: str, text: str) -> PagePart:
-    return PagePart("note", title, svg_element("p", {"class": "lead"}, text))
+    return PagePart("note", title, element("p", text, class_="lead"))
 
 
 def _last_part(place: str) -> str:

@@ -30,12 +30,12 @@ from causeway.ledger.schema import LANE
 from causeway.ledger.search import MessageKey, find_messages
 from causeway.report.elements import (
     TableCell,
-    TableColumn,
     count_words,
+    element,
     format_count,
     render_table,
     safe_name,
-    svg_element,
+    table_columns,
     verdict_badge,
 )
 from causeway.report.findings import check_promise, check_title, finding_sentence, reason_words
@@ -92,12 +92,12 @@ def findings_part(rows: pa.Table, *, named: bool, total: int = 0) -> PagePart | 
         return None
     items = []
     for row in to_python_rows(worst_first(rows).slice(0, MAX_LISTED)):
-        check = svg_element("a", {"href": LINKS.check(row["check"])}, check_title(row["check"]))
+        check = element("a", check_title(row["check"]), href=LINKS.check(row["check"]))
         sentence = finding_sentence(row, LINKS, named=named)
-        items.append(svg_element("li", {}, [verdict_badge(row["verdict"]), Markup(" "), check, Markup(": "), sentence]))
+        items.append(element("li", [verdict_badge(row["verdict"]), Markup(" "), check, Markup(": "), sentence]))
     if (more := max(total, rows.num_rows) - len(items)) > 0:
-        items.append(svg_element("li", {}, f"{count_words(more, 'more finding')}"))
-    return PagePart("findings", "Findings", svg_element("ul", {"class": "remarks"}, items))
+        items.append(element("li", f"{count_words(more, 'more finding')}"))
+    return PagePart("findings", "Findings", element("ul", items, class_="remarks"))
 
 
 def worst_first(rows: pa.Table) -> pa.Table:
@@ -156,17 +156,12 @@ def findings_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
 
 
 def _checks(view: LedgerView, chosen: str | None) -> Markup:
-    columns = [
-        TableColumn("check"),
-        TableColumn("verdict"),
-        *(TableColumn(title, "number") for title in ("examined", *VERDICTS)),
-        TableColumn("reasons"),
-    ]
+    columns = table_columns("check", "verdict", *(f"{title}:number" for title in ("examined", *VERDICTS)), "reasons")
     cells: list[list[TableCell]] = []
     for check in view.audit.checks.values():
         reasons = ", ".join(f"{reason_words(reason)} {number:,}" for (_, reason), number in check.reasons.items())
         current = "true" if check.name == chosen else None
-        title = svg_element("a", {"href": LINKS.check(check.name), "aria-current": current}, check_title(check.name))
+        title = element("a", check_title(check.name), href=LINKS.check(check.name), aria_current=current)
         counts = [getattr(check, verdict) or None for verdict in VERDICTS]
         cells.append([title, verdict_badge(check.verdict), check.examined, *counts, reasons])
     return render_table(columns, cells, caption="Checks", stacked=True)
@@ -179,13 +174,13 @@ def _of_check(view: LedgerView, name: str, page: int) -> PagePart:
     last = max(0, (found.num_rows - 1) // PAGE)
     page = min(page, last)
     rows = to_python_rows(found.slice(page * PAGE, PAGE))
-    columns = [TableColumn("finding"), TableColumn("verdict"), TableColumn("reason"), TableColumn("lane")]
+    columns = table_columns("finding", "verdict", "reason", "lane")
     cells: list[list[TableCell]] = []
     for row in rows:
         lane = [row[each] for each in LANE]
         cells.append(
             [
-                svg_element("div", {}, finding_sentence(row, LINKS, named=False)),
+                element("div", finding_sentence(row, LINKS, named=False)),
                 verdict_badge(row["verdict"]),
                 reason_words(row["reason"]),
                 lane_link(lane) if any(lane[1:]) else None,
@@ -195,21 +190,19 @@ def _of_check(view: LedgerView, name: str, page: int) -> PagePart:
     body = render_table(columns, cells, caption=check_title(name), stacked=True, empty=empty)
     if last:
         turns = [
-            svg_element("a", {"href": page_address("/findings", {"check": name, "page": number})}, word)
+            element("a", word, href=page_address("/findings", {"check": name, "page": number}))
             if 0 <= number <= last
-            else svg_element("span", {"class": "off"}, word)
+            else element("span", word, class_="off")
             for word, number in (("Before", page - 1), ("Next", page + 1))
         ]
-        body += svg_element(
-            "div",
-            {"class": "turn"},
-            [turns[0], svg_element("span", {}, f"page {page + 1:,} of {last + 1:,}"), turns[1]],
+        body += element(
+            "div", [turns[0], element("span", f"page {page + 1:,} of {last + 1:,}"), turns[1]], class_="turn"
         )
     lead = check_promise(name)
     total = check.violated + check.unknown + check.noted
     if total > found.num_rows:
         lead += f" {format_count(found.num_rows)} of {format_count(total)} findings are listed."
-    above = svg_element("a", {"href": "/findings"}, "Findings")
+    above = element("a", "Findings", href="/findings")
     return PagePart(f"of-{name}", check_title(name), body, lead, above)
 
 
@@ -231,7 +224,7 @@ def search_page(view: LedgerView, query: PageRequest) -> tuple[ExplorerPage, str
             "By id, transaction hash, lane and index (channel-141/123), journey, sender, height, or a part of the name "
             "of a chain or lane."
         )
-        return ExplorerPage("Search", [PagePart("search", "Search", svg_element("p", {"class": "empty"}, hint))]), None
+        return ExplorerPage("Search", [PagePart("search", "Search", element("p", hint, class_="empty"))]), None
     places = _exact_matches(view, phrase)
     like, more = ([], 0) if places else _partial_matches(view, phrase)
     try:
@@ -260,7 +253,7 @@ def search_page(view: LedgerView, query: PageRequest) -> tuple[ExplorerPage, str
         sections.append(PagePart("found", "Messages", _message_list(keys)))
     if not sections:
         note = f"No chain, lane, message or sender is called {safe_name(phrase)}."
-        sections.append(PagePart("search", "No results", svg_element("p", {"class": "empty"}, note)))
+        sections.append(PagePart("search", "No results", element("p", note, class_="empty")))
     return ExplorerPage("Search", sections, sought=phrase, status=200), only[0] if only else None
 
 
@@ -306,17 +299,14 @@ def _lane_places(lanes: pa.Table) -> list[tuple[str | None, str, str]]:
 
 
 def _place_list(places: Sequence[PageOrAddress], more: int) -> Markup:
-    items = [
-        svg_element("li", {}, [svg_element("a", {"href": href}, text), Markup(" {}").format(what)])
-        for href, text, what in places
-    ]
+    items = [element("li", [element("a", text, href=href), Markup(" {}").format(what)]) for href, text, what in places]
     if more:
-        items.append(svg_element("li", {}, f"and {more:,} more"))
-    return svg_element("ul", {"class": "remarks"}, items)
+        items.append(element("li", f"and {more:,} more"))
+    return element("ul", items, class_="remarks")
 
 
 def _message_list(keys: Sequence[MessageKey]) -> Markup:
-    columns = [TableColumn("message", "name"), TableColumn("lane")]
+    columns = table_columns("message:name", "lane")
     cells: list[list[TableCell]] = []
     for key in keys[:MAX_RESULTS]:
         number = key.message_id if key.index is None else str(key.index)

@@ -17,7 +17,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from causeway.audit.verdict import Verdict
-from causeway.report.elements import svg_element, verdict_class
+from causeway.report.elements import element, verdict_class
 from causeway.report.page import SCRIPT, STYLE
 
 __all__ = [
@@ -201,9 +201,7 @@ def render_form(action: str, fields: Sequence[Markup], given: Mapping[str, str |
         HTML.
     """
     hidden = [_hidden(name, value) for name, value in given.items() if value is not None]
-    return svg_element(
-        "form", {"action": action}, [*hidden, *fields, svg_element("button", {"type": "submit"}, button)]
-    )
+    return element("form", [*hidden, *fields, element("button", button, type="submit")], action=action)
 
 
 def number_box(name: str, label: str, value: int | None = None) -> Markup:
@@ -236,11 +234,8 @@ def choice_box(name: str, label: str, words: Sequence[str], chosen: str | None) 
     Returns:
         HTML.
     """
-    options = [
-        svg_element("option", {"value": each, "selected": "selected" if each == chosen else None}, each)
-        for each in words
-    ]
-    return svg_element("select", {"name": name, "aria-label": label}, options)
+    options = [element("option", each, value=each, selected="selected" if each == chosen else None) for each in words]
+    return element("select", options, name=name, aria_label=label)
 
 
 def _hidden(name: str, value: str) -> Markup:

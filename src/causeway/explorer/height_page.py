@@ -25,12 +25,13 @@ from causeway.report.elements import (
     TableCell,
     TableColumn,
     count_words,
+    element,
     format_count,
     format_name,
     format_time,
     render_table,
     safe_name,
-    svg_element,
+    table_columns,
     verdict_badge,
 )
 from causeway.storage.lake import Manifest
@@ -65,7 +66,7 @@ def height_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
                 PagePart(
                     "height",
                     "Heights",
-                    svg_element("p", {"class": "empty"}, note) + svg_element("div", {"class": "turn"}, _form(chain)),
+                    element("p", note, class_="empty") + element("div", _form(chain), class_="turn"),
                 )
             ],
             "Heights",
@@ -97,14 +98,14 @@ def _moves(number: int, last: int | None, chain: str | None) -> Markup:
     def to(word: str, other: int | None) -> Markup:
         beyond = MAX_NUMBER if last is None else last
         if other is None or other == number or not 0 <= other <= beyond:
-            return svg_element("span", {"class": "off"}, word)
-        return svg_element("a", {"href": height_address(other, chain)}, word)
+            return element("span", word, class_="off")
+        return element("a", word, href=height_address(other, chain))
 
     parts = [to("First", 0), to("Before", number - 1), to("Next", number + 1)]
-    parts.append(svg_element("a", {"href": "/height"}, "Last"))
+    parts.append(element("a", "Last", href="/height"))
     if chain is not None:
-        parts.append(svg_element("a", {"href": height_address(number)}, "All chains"))
-    return svg_element("div", {"class": "turn"}, [*parts, _form(chain)])
+        parts.append(element("a", "All chains", href=height_address(number)))
+    return element("div", [*parts, _form(chain)], class_="turn")
 
 
 def _form(chain: str | None) -> Markup:
@@ -112,14 +113,7 @@ def _form(chain: str | None) -> Markup:
 
 
 def _headers(headers: Sequence[Mapping[str, Any]], number: int, view: LedgerView) -> Markup:
-    columns = [
-        TableColumn("chain", "name"),
-        TableColumn("block", "number"),
-        TableColumn("hash", "code"),
-        TableColumn("parent", "code"),
-        TableColumn("root", "code"),
-        TableColumn("status"),
-    ]
+    columns = table_columns("chain:name", "block:number", "hash:code", "parent:code", "root:code", "status")
     if all(row["hash"] is None for row in headers):
         columns = [column for column in columns if column.title not in ("hash", "parent")]
     if all(row["height"] == number for row in headers):
@@ -133,27 +127,19 @@ def _headers(headers: Sequence[Mapping[str, Any]], number: int, view: LedgerView
     if not any(row["status"] for row in headers):
         columns, cells = columns[:-1], [row[:-1] for row in cells]
     empty = "No header of this height is in the ledger."
-    return svg_element(
+    return element(
         "div",
-        {"class": "gap"},
         render_table(columns, cells, caption=f"Headers of height {number}", empty=empty, stacked=True),
+        class_="gap",
     )
 
 
 def _digest(text: str | None) -> TableCell:
-    return None if text is None else svg_element("span", {"class": "code"}, format_name(text, 30))
+    return None if text is None else element("span", format_name(text, 30), class_="code")
 
 
 def _events(events: Sequence[Mapping[str, Any]]) -> Markup:
-    columns = [
-        TableColumn("chain", "name"),
-        TableColumn("event"),
-        TableColumn("message"),
-        TableColumn("lane"),
-        TableColumn("kind"),
-        TableColumn("from → to"),
-        TableColumn("reason"),
-    ]
+    columns = table_columns("chain:name", "event", "message", "lane", "kind", "from → to", "reason")
     cells: list[list[TableCell]] = []
     for row in events:
         lane = [row[each] for each in LANE]
@@ -196,7 +182,7 @@ def state_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     opened = view.opened
     if opened is None:
         note = "This is a recorded ledger: it has events, and no state."
-        return ExplorerPage("State", [PagePart("state", "State", svg_element("p", {"class": "empty"}, note))], "State")
+        return ExplorerPage("State", [PagePart("state", "State", element("p", note, class_="empty"))], "State")
     last = opened.last_height()
     height = query.number("height", (1 << 63) - 1)
     height = last if height is None else height
@@ -223,7 +209,7 @@ def state_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
         )
     declared = opened.tables.state[chosen]
     rows, more = _rows(opened, manifest, chosen, declared, chain)
-    back = svg_element("a", {"href": page_address("/state", {"height": query.text("height"), "chain": chain})}, "State")
+    back = element("a", "State", href=page_address("/state", {"height": query.text("height"), "chain": chain}))
     body = _states_form(names, chosen, height, chain) + _table(opened, declared, rows, chosen, more=more)
     return ExplorerPage(
         f"State: {safe_name(chosen)}", [PagePart("state", safe_name(chosen), body, f"{lead}.", back)], "State"
@@ -231,18 +217,13 @@ def state_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
 
 
 def _states_form(names: list[str], chosen: str | None, height: int, chain: str | None) -> Markup:
-    at = svg_element("label", {}, [Markup("at height"), number_box("height", "Height", height)])
+    at = element("label", [Markup("at height"), number_box("height", "Height", height)])
     fields = [choice_box("table", "Table", names, chosen), at]
-    return svg_element("div", {"class": "turn"}, render_form("/state", fields, {"chain": chain}, "Show"))
+    return element("div", render_form("/state", fields, {"chain": chain}, "Show"), class_="turn")
 
 
 def _overview(opened: OpenedLake, manifest: Manifest, query: PageRequest) -> Markup:
-    columns = [
-        TableColumn("table", "name"),
-        TableColumn("rows of all", "number"),
-        TableColumn("of"),
-        TableColumn("columns"),
-    ]
+    columns = table_columns("table:name", "rows of all:number", "of", "columns")
     cells: list[list[TableCell]] = []
     for each, declared in sorted(opened.tables.state.items()):
         href = page_address("/state", {**query.values(), "table": each})
@@ -347,14 +328,11 @@ def _table(opened: OpenedLake, declared: StateTable, rows: pa.Table, title: str,
     ]
     cells = [[_cell(opened, declared, each, value) for each, value in row.items()] for row in rows.to_pylist()]
     note = (
-        svg_element("p", {"class": "note"}, f"The first {count_words(len(cells), 'row')}; causeway state prints all.")
+        element("p", f"The first {count_words(len(cells), 'row')}; causeway state prints all.", class_="note")
         if more
         else Markup("")
     )
-    return (
-        svg_element("div", {"class": "wide-table"}, render_table(columns, cells, caption=title, empty="No rows."))
-        + note
-    )
+    return element("div", render_table(columns, cells, caption=title, empty="No rows."), class_="wide-table") + note
 
 
 def _cell(opened: OpenedLake, declared: StateTable, column: str, value: Any) -> TableCell:
@@ -369,7 +347,7 @@ def _cell(opened: OpenedLake, declared: StateTable, column: str, value: Any) -> 
     if column in declared.programs:
         return format_name(opened.program_names.get(int(value), str(value)), 32)
     if isinstance(value, bytes):
-        return svg_element("span", {"class": "code"}, format_name(_bytes(column, value), 48))
+        return element("span", format_name(_bytes(column, value), 48), class_="code")
     if isinstance(value, Decimal | int) and not isinstance(value, bool):
         return f"{int(value):,}"
     return format_name(str(value), LONGEST)

@@ -38,8 +38,8 @@ from causeway.ledger.schema import LANE
 from causeway.report.elements import (
     KeyFigure,
     TableCell,
-    TableColumn,
     count_words,
+    element,
     escape_html,
     format_count,
     format_in_unit,
@@ -48,7 +48,7 @@ from causeway.report.elements import (
     render_key_figures,
     render_table,
     safe_name,
-    svg_element,
+    table_columns,
     tone_class,
 )
 from causeway.report.outcomes import (
@@ -93,7 +93,7 @@ def lane_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     unit = figures["unit"] or "seconds"
     protocol, source, destination, called = own
     ends = [name_link(source, chain_address(source)), Markup(" → "), name_link(destination, chain_address(destination))]
-    crumbs = svg_element("a", {"href": "/lanes"}, "Lanes") + Markup(" · ") + format_name(protocol)
+    crumbs = element("a", "Lanes", href="/lanes") + Markup(" · ") + format_name(protocol)
     title = f"Lane {safe_name(called) if called is not None else 'without a name'}"
     sections = [PagePart("lane", title, _lane_facts(figures, unit), Markup("").join(ends), crumbs)]
     findings = select_lane(view.audit.violations, own)
@@ -115,11 +115,7 @@ def lane_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     if promises:
         words = sorted({_promise(row) for row in promises})
         sections.append(
-            PagePart(
-                "promises",
-                "Promises",
-                svg_element("ul", {"class": "remarks"}, [svg_element("li", {}, word) for word in words]),
-            )
+            PagePart("promises", "Promises", element("ul", [element("li", word) for word in words], class_="remarks"))
         )
     return ExplorerPage(f"Lane {safe_name(called or '')}", sections, "Lanes")
 
@@ -175,15 +171,11 @@ def lane_charts(view: LedgerView, query: PageRequest) -> ExplorerPage:
         raise NotFound("no such lane")
     where = MessageFilter.of(**{key: [value] for key, value in zip(LANE, own, strict=True)})
     charts = overview_charts(compute_figures(view.ledger, where=where, executor="in_process"))
-    above = svg_element("a", {"href": "/lanes"}, "Lanes") + Markup(" · ") + lane_link(own)
+    above = element("a", "Lanes", href="/lanes") + Markup(" · ") + lane_link(own)
     if charts is None:
         return ExplorerPage(
             "Over time",
-            [
-                PagePart(
-                    "time", "Over time", svg_element("p", {"class": "empty"}, "No message has a time."), above=above
-                )
-            ],
+            [PagePart("time", "Over time", element("p", "No message has a time.", class_="empty"), above=above)],
             "Lanes",
         )
     return ExplorerPage("Over time", [PagePart("time", charts.title, charts.body, charts.lead, above)], "Lanes")
@@ -232,7 +224,7 @@ def _queue(
     for index in range(first, min(last, max(most, first)) + 1):
         message = by_index.get(index)
         if message is None:
-            squares.append(svg_element("span", {"class": "mark absent", "title": f"{index}: not seen"}, ""))
+            squares.append(element("span", "", class_="mark absent", title=f"{index}: not seen"))
             continue
         words = keys.setdefault(message.look, [])
         word = "in a violation" if message.wrong else outcome_word(message.outcome)
@@ -240,31 +232,22 @@ def _queue(
         label = f"{index}: {outcome_word(message.outcome)}"
         href = message_address(history_key(message.life))
         tag = "span" if href is None else "a"
-        squares.append(
-            svg_element(tag, {"class": _class(message.look), "href": href, "title": label, "aria-label": label}, "")
-        )
-    ends = svg_element(
-        "p",
-        {"class": "queue-ends"},
-        [svg_element("span", {}, str(first)), svg_element("span", {}, str(min(last, max(most, first))))],
+        squares.append(element(tag, "", class_=_class(message.look), href=href, title=label, aria_label=label))
+    ends = element(
+        "p", [element("span", str(first)), element("span", str(min(last, max(most, first))))], class_="queue-ends"
     )
     items = [
-        svg_element("li", {}, svg_element("i", {"class": _class(look)}) + escape_html(", ".join(keys[look])))
+        element("li", element("i", class_=_class(look)) + escape_html(", ".join(keys[look])))
         for look in dict.fromkeys((*OUTCOME_STYLES.values(), FINDING_STYLE))
         if look in keys
     ]
-    legend = svg_element("ul", {"class": "keys"}, items)
+    legend = element("ul", items, class_="keys")
     lead = f"Indices {least} to {most}" + (
         f"; shown are the newest {len(squares)}" if following and most - least >= WINDOW_SIZE else ""
     )
     oldest = figures["oldest_pending_index"]
-    body = (
-        svg_element("div", {"class": "queue"}, squares) + ends + legend + _navigation(own, first, least, most, oldest)
-    )
-    return [
-        PagePart("queue", "Queue", body, f"{lead}."),
-        PagePart("messages", "Messages", _messages(lives)),
-    ]
+    body = element("div", squares, class_="queue") + ends + legend + _navigation(own, first, least, most, oldest)
+    return [PagePart("queue", "Queue", body, f"{lead}."), PagePart("messages", "Messages", _messages(lives))]
 
 
 def _class(look: OutcomeStyle) -> str:
@@ -274,11 +257,11 @@ def _class(look: OutcomeStyle) -> str:
 def _navigation(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
     def to(word: str, begin: int | None) -> Markup:
         if begin is None or begin == first:
-            return svg_element("span", {"class": "off"}, word)
-        return svg_element("a", {"href": lane_address(own, **{"from": begin})}, word)
+            return element("span", word, class_="off")
+        return element("a", word, href=lane_address(own, **{"from": begin}))
 
-    newest = svg_element("a", {"href": lane_address(own)}, "Newest")
-    charts = svg_element("a", {"href": page_address("/lane/time", dict(zip(LANE, own, strict=True)))}, "Over time")
+    newest = element("a", "Newest", href=lane_address(own))
+    charts = element("a", "Over time", href=page_address("/lane/time", dict(zip(LANE, own, strict=True))))
     before = max(least, first - WINDOW_SIZE) if first > least else None
     parts = [
         to("First", least),
@@ -290,22 +273,14 @@ def _navigation(own: Sequence[str | None], first: int, least: int, most: int, ol
         parts.append(to("Oldest pending", int(oldest)))
     parts.append(charts)
     parts.append(render_form("/lane", [number_box("from", "Index")], dict(zip(LANE, own, strict=True))))
-    return svg_element("div", {"class": "turn"}, parts)
+    return element("div", parts, class_="turn")
 
 
 def _messages(lives: Sequence[_QueueMessage]) -> Markup:
     """Render the messages of a window: violations first, then pending ones, then the newest."""
     order = {"broken": 0, "waiting": 1}
     chosen = sorted(lives, key=lambda each: (order.get(each.look.form, 2), -(each.life.index or 0)))[:MAX_MESSAGES]
-    columns = [
-        TableColumn("index", "number"),
-        TableColumn("kind"),
-        TableColumn("outcome"),
-        TableColumn("from → to"),
-        TableColumn("sent"),
-        TableColumn("received"),
-        TableColumn("took", "number"),
-    ]
+    columns = table_columns("index:number", "kind", "outcome", "from → to", "sent", "received", "took:number")
     cells: list[list[TableCell]] = []
     for each in chosen:
         life = each.life
@@ -332,14 +307,14 @@ def _step(life: MessageHistory, events: Sequence[str]) -> TableCell:
             if step.height is not None:
                 label = f"block {step.height:,}"
                 href = height_address(step.height, step.chain)
-                return label if href is None else svg_element("a", {"href": href}, label)
+                return label if href is None else element("a", label, href=href)
             return None if step.time is None else format_time(step.time)
     return None
 
 
 def _unnumbered(view: LedgerView, own: Sequence[str | None]) -> PagePart:
     keys = unnumbered_histories(view.ledger, own, MAX_UNNUMBERED)
-    columns = [TableColumn("message", "name")]
+    columns = table_columns("message:name")
     cells: list[list[TableCell]] = [[name_link(key.message_id, message_address(key))] for key in keys]
     return PagePart(
         "messages",
@@ -350,12 +325,7 @@ def _unnumbered(view: LedgerView, own: Sequence[str | None]) -> PagePart:
 
 
 def _watermarks(rows: Sequence[Mapping[str, Any]]) -> Markup:
-    columns = [
-        TableColumn("chain", "name"),
-        TableColumn("number"),
-        TableColumn("value", "number"),
-        TableColumn("since block", "number"),
-    ]
+    columns = table_columns("chain:name", "number", "value:number", "since block:number")
     cells: list[list[TableCell]] = [
         [
             name_link(row["chain"], chain_address(row["chain"])),

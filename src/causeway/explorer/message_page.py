@@ -32,11 +32,11 @@ from causeway.network.replay import ReplayBusy
 from causeway.proving.prover import OfferProof, ProofOffer, ProvableMessage, find_offers, prove_offer
 from causeway.report.elements import (
     count_words,
+    element,
     escape_html,
     format_bytes,
     format_name,
     safe_name,
-    svg_element,
     verdict_badge,
 )
 from causeway.report.findings import finding_sentence
@@ -73,7 +73,7 @@ def message_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     traced = _trace(view, key)
     own = next((life for life in traced.lives if history_key(life) == key), traced.lives[0])
     title = f"{own.kind.capitalize()} {safe_name(own.message_id or '?') if own.index is None else own.index}"
-    crumbs = [svg_element("a", {"href": "/lanes"}, "Lanes")]
+    crumbs = [element("a", "Lanes", href="/lanes")]
     if any(own.lane[1:]):
         crumbs.append(Markup(" · ") + lane_link(own.lane))
     lasted = None if own.is_open else outcome_delay(own)
@@ -87,10 +87,8 @@ def message_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     way = draw_sequence(traced.lives)
     sections = [PagePart("message", title, way, outcome, Markup("").join(crumbs))]
     if findings:
-        items = [
-            svg_element("li", {}, verdict_badge(verdict) + Markup(" ") + sentence) for verdict, sentence in findings
-        ]
-        sections.append(PagePart("findings", "Findings", svg_element("ul", {"class": "remarks"}, items)))
+        items = [element("li", verdict_badge(verdict) + Markup(" ") + sentence) for verdict, sentence in findings]
+        sections.append(PagePart("findings", "Findings", element("ul", items, class_="remarks")))
     sections.append(
         PagePart(
             "steps",
@@ -133,12 +131,8 @@ def _steps(traced: MessageTrace, key: MessageKey) -> Markup:
             why = name_link("its page", href) if href is not None else None
         cards.append(draw_journey(history_to_dict(life, traced), why=why))
     more = len(traced.lives) - len(cards) + traced.more
-    note = (
-        svg_element("p", {"class": "note"}, f"{count_words(more, 'more message')} not shown.")
-        if more > 0
-        else Markup("")
-    )
-    return svg_element("div", {"class": "journeys"}, cards) + note
+    note = element("p", f"{count_words(more, 'more message')} not shown.", class_="note") if more > 0 else Markup("")
+    return element("div", cards, class_="journeys") + note
 
 
 # ---- proofs
@@ -146,37 +140,31 @@ def _steps(traced: MessageTrace, key: MessageKey) -> Markup:
 
 def _proofs(view: LedgerView, traced: MessageTrace) -> Markup:
     if view.opened is None:
-        return svg_element(
-            "p",
-            {"class": "empty"},
-            "This is a recorded ledger: it has events, and no state to prove.",
-        )
+        return element("p", "This is a recorded ledger: it has events, and no state to prove.", class_="empty")
     cards = []
     for life in traced.lives[:MAX_PROVABLE]:
         for place, offer in enumerate(provable_offers(view.opened, life)):
             href = page_address("/proof", {**message_values(history_key(life)), "offer": place})
             what = format_name(f"{life.kind} {life.index}", 40)
             title, _, words = offer.what.partition(": ")
-            make = svg_element("a", {"class": "button", "href": href}, "Prove and verify")
+            make = element("a", "Prove and verify", class_="button", href=href)
             cards.append(
-                svg_element(
+                element(
                     "article",
-                    {"class": "proof"},
                     [
-                        svg_element("h3", {}, title.capitalize()),
-                        svg_element("p", {}, escape_html(to_one_line(words))),
-                        svg_element("p", {}, [Markup("of "), what]),
-                        svg_element("div", {"class": "turn"}, make),
+                        element("h3", title.capitalize()),
+                        element("p", escape_html(to_one_line(words))),
+                        element("p", [Markup("of "), what]),
+                        element("div", make, class_="turn"),
                     ],
+                    class_="proof",
                 )
             )
     if not cards:
-        return svg_element(
-            "p",
-            {"class": "empty"},
-            "No proofs: it is in no lane between two chains of this lake, or not there yet.",
+        return element(
+            "p", "No proofs: it is in no lane between two chains of this lake, or not there yet.", class_="empty"
         )
-    return svg_element("div", {"class": "proofs"}, cards)
+    return element("div", cards, class_="proofs")
 
 
 def provable_offers(opened: OpenedLake, life: MessageHistory) -> tuple[ProofOffer, ...]:
@@ -280,17 +268,15 @@ def proof_page(query: PageRequest, proof: PageProof) -> ExplorerPage:
         if proof.verdict.valid
         else verdict_badge(Audited.FAILED, f"false: {proof.verdict.error}")
     )
-    back = svg_element("a", {"href": message_address(key)}, "The message")
+    back = element("a", "The message", href=message_address(key))
     lines = [to_one_line(line.strip()) for line in proof.proved.proved.lines]
     files = [
-        svg_element(
+        element(
             "a",
-            {
-                "class": "button",
-                "href": page_address("/proof.json", {**values, "part": part}),
-                "download": file_name(key, place, part),
-            },
             f"{word} ({format_bytes(size)})",
+            class_="button",
+            href=page_address("/proof.json", {**values, "part": part}),
+            download=file_name(key, place, part),
         )
         for part, word, size in (
             ("proof", "Download the proof", len(proof.document)),
@@ -299,36 +285,35 @@ def proof_page(query: PageRequest, proof: PageProof) -> ExplorerPage:
     ]
     command = f"causeway verify {file_name(key, place, 'proof')} --trust {file_name(key, place, 'trust')}"
     body = [
-        svg_element("ul", {"class": "remarks"}, [svg_element("li", {}, escape_html(line)) for line in lines]),
-        svg_element("div", {"class": "turn"}, files),
-        svg_element("pre", {}, command),
+        element("ul", [element("li", escape_html(line)) for line in lines], class_="remarks"),
+        element("div", files, class_="turn"),
+        element("pre", command),
     ]
     summary = verdict + Markup(" ") + escape_html(to_one_line(words))
     sections = [PagePart("proof", title.capitalize(), Markup("").join(body), summary, back)]
     tracks = []
     for track in proof.verdict.tracks:
         steps = [
-            svg_element(
+            element(
                 "li",
-                {},
                 [
                     escape_html(to_one_line(f"{step.operation}: {step.detail}" if step.detail else step.operation)),
-                    svg_element("div", {"class": "result code"}, format_name(step.result.hex(), 44)),
+                    element("div", format_name(step.result.hex(), 44), class_="result code"),
                 ],
             )
             for step in track.steps[:MAX_STEPS]
         ]
         more = len(track.steps) - len(steps)
         if more > 0:
-            steps.append(svg_element("li", {}, f"{count_words(more, 'more step')}"))
+            steps.append(element("li", f"{count_words(more, 'more step')}"))
         tracks.append(
-            svg_element(
+            element(
                 "div",
-                {"class": "panel-box"},
                 [
-                    svg_element("h3", {"class": "chart-title"}, escape_html(to_one_line(track.title))),
-                    svg_element("ol", {"class": "ladder"}, steps),
+                    element("h3", escape_html(to_one_line(track.title)), class_="chart-title"),
+                    element("ol", steps, class_="ladder"),
                 ],
+                class_="panel-box",
             )
         )
     if tracks and proof.verdict.trust is not None:

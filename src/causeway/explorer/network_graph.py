@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from causeway.core.text import shorten_name
 from causeway.explorer.view import PairWeight
-from causeway.report.elements import count_words, format_coordinate, format_count, safe_name, svg_element
+from causeway.report.elements import count_words, element, format_coordinate, format_count, safe_name
 
 __all__ = [
     "MAX_CHAINS",
@@ -304,7 +304,7 @@ def _svg(
         "aria-label": label,
     }
     classes = ["graph", *(["small"] if total <= 12 else []), *(["crowded"] if crowded else [])]
-    return svg_element("svg", {"class": " ".join(classes), **box}, [*lines, *circles])
+    return element("svg", [*lines, *circles], class_=" ".join(classes), **box)
 
 
 def _edge(
@@ -330,14 +330,14 @@ def _edge(
     )
     state = "bad" if edge.violated else _busy(edge.pending, edge.messages)
     parts = [
-        svg_element("title", {}, _description(edge)),
-        svg_element("path", {"class": "seen", "d": line, "stroke-width": format_coordinate(width)}),
-        svg_element("path", {"class": "head", "d": head}),
-        svg_element("path", {"class": "hit", "d": line}),
+        element("title", _description(edge)),
+        element("path", class_="seen", d=line, stroke_width=format_coordinate(width)),
+        element("path", class_="head", d=head),
+        element("path", class_="hit", d=line),
     ]
     label = f"{_end(edge.source)} to {_end(edge.destination)}"
     tag = "g" if edge.href is None else "a"
-    return svg_element(tag, {"class": f"edge {state}".strip(), "href": edge.href, "aria-label": label}, parts)
+    return element(tag, parts, class_=f"edge {state}".strip(), href=edge.href, aria_label=label)
 
 
 def _node(
@@ -358,7 +358,7 @@ def _node(
     facts = [count_words(messages, "message"), f"{format_count(pending)} pending"]
     facts += [count_words(violated, "violation")] if violated else []
     facts += [node.role.replace("_", " ")] if node.role else []
-    parts = [svg_element("title", {}, f"{shorten_name(node.called)}\n{', '.join(facts)}")]
+    parts = [element("title", f"{shorten_name(node.called)}\n{', '.join(facts)}")]
     if loop is not None and loop.messages:
         ring = {
             "cx": format_coordinate(x),
@@ -366,21 +366,15 @@ def _node(
             "r": format_coordinate(radius + 4),
             "class": "loop",
         }
-        parts.append(svg_element("circle", {**ring, "stroke-dasharray": "3 3"}))
-    parts.append(
-        svg_element("circle", {"cx": format_coordinate(x), "cy": format_coordinate(y), "r": format_coordinate(radius)})
-    )
+        parts.append(element("circle", **ring, stroke_dasharray="3 3"))
+    parts.append(element("circle", cx=format_coordinate(x), cy=format_coordinate(y), r=format_coordinate(radius)))
     if labelled:
-        parts.append(
-            svg_element("text", {**_label_position(at, radius, middle), "class": None}, safe_name(node.called, 22))
-        )
+        parts.append(element("text", safe_name(node.called, 22), **(_label_position(at, radius, middle)), class_=None))
     state = "bad" if violated else _busy(pending, messages)
     hub = "hub" if node.role else "" if node.seen else "unseen-end"
     tag = "g" if node.href is None else "a"
     classes = " ".join(each for each in ("node", state, hub) if each)
-    return svg_element(
-        tag, {"class": classes, "href": node.href, "aria-label": f"chain {shorten_name(node.called)}"}, parts
-    )
+    return element(tag, parts, class_=classes, href=node.href, aria_label=f"chain {shorten_name(node.called)}")
 
 
 UNSEEN_PAIR = "\0"

@@ -25,13 +25,14 @@ from causeway.report.elements import (
     TableCell,
     TableColumn,
     count_words,
+    element,
     format_count,
     format_in_unit,
     list_words,
     render_key_figures,
     render_table,
     safe_name,
-    svg_element,
+    table_columns,
     verdict_badge,
 )
 
@@ -71,18 +72,15 @@ def network_page(view: LedgerView) -> ExplorerPage:
     if not nodes:
         return ExplorerPage(
             "Network",
-            [PagePart("network", "Network", svg_element("p", {"class": "empty"}, "No chains were seen yet."))],
+            [PagePart("network", "Network", element("p", "No chains were seen yet.", class_="empty"))],
             "Network",
         )
     graph = draw_graph(nodes + ends, edges + to_ends, {**weights, **of_ends})
     keys = [("", "messages"), ("busy-1", "a few pending"), ("busy-3", "many pending"), ("bad", "violations")]
-    legend = svg_element(
+    legend = element(
         "ul",
-        {"class": "keys"},
-        [
-            svg_element("li", {"class": kind or None}, Markup("<i></i>") + Markup("{}").format(word))
-            for kind, word in keys
-        ],
+        [element("li", Markup("<i></i>") + Markup("{}").format(word), class_=kind or None) for kind, word in keys],
+        class_="keys",
     )
     counts = f"{count_words(len(view.chains), 'chain')}, {count_words(view.lanes.num_rows, 'lane')}"
     lead = f"{counts}. Chains and edges lead to their pages."
@@ -90,9 +88,7 @@ def network_page(view: LedgerView) -> ExplorerPage:
     cut = [count_words(missing, what) for what, missing in left.items() if missing]
     if cut:
         lead += f" Not drawn: {list_words(cut)} with the least traffic."
-    canvas = svg_element(
-        "div", {"class": "canvas", "tabindex": 0, "role": "region", "aria-label": "The network"}, graph
-    )
+    canvas = element("div", graph, class_="canvas", tabindex=0, role="region", aria_label="The network")
     sections = [PagePart("network", "Network", canvas + legend, lead)]
     if view.lanes.num_rows:
         sections.append(PagePart("matrix", "As a matrix", lanes_matrix(view)))
@@ -138,7 +134,7 @@ def _edge(which: str, known: str, end: GraphNode, lanes: int, messages: int, pen
 
 def _chains(view: LedgerView, rows: Sequence[Mapping[str, Any]]) -> Markup:
     of = {row["chain"]: row for row in rows}
-    columns = [TableColumn("chain", "name")] + [
+    columns = table_columns("chain:name") + [
         TableColumn(title, "number")
         for title in ("sent", "received", "pending out", "pending in", "lanes out", "lanes in", "last height")
     ]
@@ -207,19 +203,20 @@ def _sorts(query: PageRequest, sort: str) -> Markup:
     tabs = []
     for each, word in words.items():
         href = page_address("/lanes", {**given, "sort": each})
-        tabs.append(svg_element("a", {"href": href, "aria-current": "true" if each == sort else None}, word))
-    return svg_element("div", {"class": "tabs"}, tabs)
+        tabs.append(element("a", word, href=href, aria_current="true" if each == sort else None))
+    return element("div", tabs, class_="tabs")
 
 
 def _lane_table(view: LedgerView, rows: Sequence[Mapping[str, Any]]) -> Markup:
-    columns = [
-        TableColumn("lane"),
-        *(
-            TableColumn(title, "number")
-            for title in ("messages", "pending", "violations", "delivery median", "delivery 99 %")
-        ),
-        TableColumn("oldest pending"),
-    ]
+    columns = table_columns(
+        "lane",
+        "messages:number",
+        "pending:number",
+        "violations:number",
+        "delivery median:number",
+        "delivery 99 %:number",
+        "oldest pending",
+    )
     cells: list[list[TableCell]] = []
     for row in rows:
         lane = [row[each] for each in LANE]
@@ -262,11 +259,11 @@ def _page_links(query: PageRequest, page: int, total: int) -> Markup:
 
     def to(word: str, number: int) -> Markup:
         if not 0 <= number <= last:
-            return svg_element("span", {"class": "off"}, word)
-        return svg_element("a", {"href": page_address("/lanes", {**given, "page": number})}, word)
+            return element("span", word, class_="off")
+        return element("a", word, href=page_address("/lanes", {**given, "page": number}))
 
-    at = svg_element("span", {}, f"page {page + 1:,} of {last + 1:,}")
-    return svg_element("div", {"class": "turn"}, [to("Before", page - 1), at, to("Next", page + 1)])
+    at = element("span", f"page {page + 1:,} of {last + 1:,}")
+    return element("div", [to("Before", page - 1), at, to("Next", page + 1)], class_="turn")
 
 
 def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
@@ -298,12 +295,10 @@ def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     last = figures.get("last_height")
     if last is not None:
         shown.append(KeyFigure("Last height", format_count(last), href=height_address(last, own)))
-    top = svg_element("a", {"href": "/network"}, "Network")
+    top = element("a", "Network", href="/network")
     more = Markup("")
     if view.opened is not None and own in view.opened.names:
-        more = svg_element(
-            "div", {"class": "turn"}, svg_element("a", {"href": page_address("/state", {"chain": own})}, "Its state")
-        )
+        more = element("div", element("a", "Its state", href=page_address("/state", {"chain": own})), class_="turn")
     sections = [PagePart("chain", safe_name(own), render_key_figures(shown) + more, None, top)]
     if (wrong := chain_violations(view, own)) is not None:
         sections.append(wrong)
@@ -314,7 +309,7 @@ def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
         all_of = page_address("/lanes", {which: own})
         more = Markup("")
         if len(order) > PAGE and all_of is not None:
-            more = svg_element("p", {"class": "turn"}, svg_element("a", {"href": all_of}, f"All {len(order):,}"))
+            more = element("p", element("a", f"All {len(order):,}", href=all_of), class_="turn")
         sections.append(PagePart(which, title, _lane_table(view, rows) + more))
     return ExplorerPage(safe_name(own), sections, "Network")
 

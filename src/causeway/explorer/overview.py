@@ -16,13 +16,13 @@ from causeway.ledger.schema import LANE
 from causeway.report.elements import (
     KeyFigure,
     TableCell,
-    TableColumn,
+    element,
     format_count,
     format_in_unit,
     format_name,
     format_time,
     render_table,
-    svg_element,
+    table_columns,
 )
 from causeway.report.first_screen import first_screen, time_section
 from causeway.report.matrix import draw_matrix
@@ -79,7 +79,7 @@ def name_link(text: object, href: str | None) -> Markup:
         HTML.
     """
     name = format_name(None if text is None else str(text))
-    return name if href is None else svg_element("a", {"href": href}, name)
+    return name if href is None else element("a", name, href=href)
 
 
 def lane_link(lane: Sequence[str | None]) -> Markup:
@@ -96,7 +96,7 @@ def lane_link(lane: Sequence[str | None]) -> Markup:
     if own is not None:
         ends += Markup(" · ") + format_name(own, 24)
     href = lane_address(lane)
-    return ends if href is None else svg_element("a", {"href": href}, ends)
+    return ends if href is None else element("a", ends, href=href)
 
 
 def message_parties(row: Mapping[str, Any]) -> Markup | None:
@@ -111,7 +111,7 @@ def message_parties(row: Mapping[str, Any]) -> Markup | None:
     sender, receiver = row["sender"], row["receiver"]
     if not (sender or receiver):
         return None
-    return svg_element("span", {}, format_name(sender, 22) + Markup(" → ") + format_name(receiver, 22))
+    return element("span", format_name(sender, 22) + Markup(" → ") + format_name(receiver, 22))
 
 
 def overview_charts(figures: LedgerFigures) -> PagePart | None:
@@ -152,13 +152,7 @@ def _worst(view: LedgerView) -> Markup:
         own = [row for row in rows if row["why"] == why][:MAX_WORST]
         if not own:
             continue
-        columns = [
-            TableColumn("message", "name"),
-            TableColumn("lane"),
-            TableColumn("outcome"),
-            TableColumn("delay", "number"),
-            TableColumn("sent"),
-        ]
+        columns = table_columns("message:name", "lane", "outcome", "delay:number", "sent")
         cells: list[list[TableCell]] = [
             [
                 message_link(row),
@@ -170,16 +164,13 @@ def _worst(view: LedgerView) -> Markup:
             for row in own
         ]
         parts.append(
-            svg_element(
+            element(
                 "div",
-                {"class": "panel-box"},
-                [
-                    svg_element("h3", {"class": "chart-title"}, title),
-                    render_table(columns, cells, caption=title, stacked=True),
-                ],
+                [element("h3", title, class_="chart-title"), render_table(columns, cells, caption=title, stacked=True)],
+                class_="panel-box",
             )
         )
-    return svg_element("div", {"class": "pair"}, parts) if parts else Markup("")
+    return element("div", parts, class_="pair") if parts else Markup("")
 
 
 def message_link(row: dict[str, Any]) -> Markup:

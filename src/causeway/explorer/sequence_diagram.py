@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from causeway.analysis.tracing import FAULT_REMARKS, TAKEN_BACK, MessageHistory, MessageStep
 from causeway.core.text import shorten_name
-from causeway.report.elements import count_words, format_coordinate, format_duration, safe_name, svg_element
+from causeway.report.elements import count_words, element, format_coordinate, format_duration, safe_name
 from causeway.report.outcomes import BAD_EVENTS
 
 MAX_CHAINS = 8
@@ -67,26 +67,22 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
     parts = [_marker()]
     for chain, x in at.items():
         parts.append(
-            svg_element(
-                "text",
-                {"class": "chain", "x": f"{format_coordinate(x)}%", "y": 18, "text-anchor": "middle"},
-                safe_name(chain, 22),
+            element(
+                "text", safe_name(chain, 22), class_="chain", x=f"{format_coordinate(x)}%", y=18, text_anchor="middle"
             )
         )
         parts.append(
-            svg_element(
+            element(
                 "line",
-                {
-                    "class": "lane-line",
-                    "x1": f"{format_coordinate(x)}%",
-                    "x2": f"{format_coordinate(x)}%",
-                    "y1": 28,
-                    "y2": height,
-                },
+                class_="lane-line",
+                x1=f"{format_coordinate(x)}%",
+                x2=f"{format_coordinate(x)}%",
+                y1=28,
+                y2=height,
             )
         )
     for moment in moments:
-        parts.append(svg_element("text", {"x": 0, "y": format_coordinate(y(moment) + 4)}, _moment(moment, moments[0])))
+        parts.append(element("text", _moment(moment, moments[0]), x=0, y=format_coordinate(y(moment) + 4)))
     parts += _hops(lives, points, at, y)
     labels: dict[tuple[str, tuple[Any, ...]], list[str]] = {}
     for point in points:
@@ -98,7 +94,7 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
             "r": 5,
             "class": "bad" if point.bad else None,
         }
-        parts.append(svg_element("circle", dot, svg_element("title", {}, description)))
+        parts.append(element("circle", element("title", description), **dot))
         words = labels.setdefault((point.chain, point.moment), [])
         words += [word for word in point.words if word not in words]
     for (chain, moment), words in labels.items():
@@ -107,33 +103,23 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
             "y": format_coordinate(y(moment) - 10),
             "text-anchor": "middle",
         }
-        parts.append(svg_element("text", label, ", ".join(words[:MAX_WORDS]) + ("…" if len(words) > MAX_WORDS else "")))
+        parts.append(element("text", ", ".join(words[:MAX_WORDS]) + ("…" if len(words) > MAX_WORDS else ""), **label))
     description = f"The way of {count_words(len(lives), 'message')} over {count_words(len(chains), 'chain')}"
-    drawn = svg_element(
-        "svg",
-        {
-            "class": "rail",
-            "width": "100%",
-            "height": format_coordinate(height),
-            "role": "img",
-            "aria-label": description,
-        },
-        parts,
+    drawn = element(
+        "svg", parts, class_="rail", width="100%", height=format_coordinate(height), role="img", aria_label=description
     )
-    box = svg_element(
+    box = element(
         "div",
-        {
-            "class": f"canvas rail-box{' wide' if len(chains) > 3 else ''}",
-            "tabindex": 0,
-            "role": "region",
-            "aria-label": description,
-        },
         drawn,
+        class_=f"canvas rail-box{' wide' if len(chains) > 3 else ''}",
+        tabindex=0,
+        role="region",
+        aria_label=description,
     )
     return (
         box
         if left_out <= 0
-        else box + svg_element("p", {"class": "note"}, f"{count_words(left_out, 'later moment')} not drawn.")
+        else box + element("p", f"{count_words(left_out, 'later moment')} not drawn.", class_="note")
     )
 
 
@@ -190,12 +176,12 @@ def _hops(lives: Sequence[MessageHistory], points: Sequence[_Point], at: dict[st
             "x2": f"{format_coordinate(at[came.chain])}%", "y2": format_coordinate(y(came.moment)),
             "marker-end": "url(#arrow)",
         }  # fmt: skip
-        parts.append(svg_element("line", line, svg_element("title", {}, _message_name(life))))
+        parts.append(element("line", element("title", _message_name(life)), **line))
     return parts
 
 
 def _marker() -> Markup:
-    tip = svg_element("path", {"d": "M0 0L8 4L0 8Z", "class": "arrow-tip"})
+    tip = element("path", d="M0 0L8 4L0 8Z", class_="arrow-tip")
     box = {
         "id": "arrow",
         "markerWidth": 8,
@@ -205,7 +191,7 @@ def _marker() -> Markup:
         "orient": "auto",
         "markerUnits": "userSpaceOnUse",
     }
-    return svg_element("defs", {}, svg_element("marker", box, tip))
+    return element("defs", element("marker", tip, **box))
 
 
 def _message_name(life: MessageHistory) -> str:

@@ -13,28 +13,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from causeway.report.elements import (
     TableCell,
     TableColumn,
-    escape_html,
     format_bytes,
     format_coordinate,
     format_count,
     format_in_unit,
     format_narrow,
     format_percent,
-    format_share,
     format_time,
     isolated_points,
     parse_moment,
     render_table,
-    safe_name,
-    svg_element,
     svg_path,
     tone_class,
 )
+from causeway.report.page import render_piece
 
 __all__ = [
     "HEIGHT",
@@ -200,7 +197,7 @@ MAX_POINTS = 256
 """Maximum intervals of a chart; callers merge neighbours of more."""
 
 HEIGHT, _TOP, _BOTTOM = 190, 14, 22
-_WIDE = 1_000
+_PLOT, _WIDE = HEIGHT - _TOP - _BOTTOM, 1_000
 
 
 @dataclass(frozen=True)
@@ -255,25 +252,33 @@ def time_chart(
     cells = len(at) - 1
     if not 1 <= cells <= MAX_POINTS or any(len(each.values) != cells for each in series):
         raise ValueError(f"{len(at)} edges: must be one more than values, and at most {MAX_POINTS + 1}")
-    known = [value for each in series for value in each.values if value is not None]
-    scale = fit_scale(known, unit)
+    scale = fit_scale([value for each in series for value in each.values if value is not None], unit)
     begin, span = at[0], (at[-1] - at[0]) or 1.0
     edges = [_x_share(edge - begin, span, log) for edge in at]
-    tips = []
-    for cell in range(cells):
-        lines = [_interval(at[cell], at[cell + 1], axis)]
-        lines += [f"{each.name}: {format_in_unit(each.values[cell], unit)}" for each in series]
-        tips.append("\n".join(lines))
-    parts = [_grid(scale), _lines(series, edges, scale, filled=filled), _marks(scale)]
-    parts += [_log_axis(span, axis) if log else _axis(begin, span, axis), _hits(edges, tips)]
+    figures = [
+        [format_in_unit(value, unit) for value in values]
+        for values in zip(*(each.values for each in series), strict=True)
+    ]
+    names = [each.name for each in series]
+    tips = [
+        "\n".join([_interval(*interval, axis), *map("{}: {}".format, names, texts)])
+        for interval, texts in zip(pairwise(at), figures, strict=True)
+    ]
     first = TableColumn("from", "time" if axis == "time" else "number")
-    columns = [first, *(TableColumn(each.name, "number") for each in series)]
-    rows: list[list[TableCell]] = []
-    for cell in range(cells):
-        rows.append([at[cell], *(format_in_unit(each.values[cell], unit) for each in series)])
-    prefix = f"{note} " if note else ""
-    logs = f"{prefix}The scale is logarithmic." if scale.log else note
-    return _figure(title, parts, _legend(series), logs, render_table(columns, rows, caption=title))
+    columns = [first, *(TableColumn(name, "number") for name in names)]
+    rows: list[list[TableCell]] = [[edge, *texts] for edge, texts in zip(at, figures, strict=False)]
+    return render_piece(
+        "elements/time_chart.html",
+        title=title,
+        note=f"{f'{note} ' if note else ''}The scale is logarithmic." if scale.log else note,
+        series=series,
+        size={"height": HEIGHT, "top": _TOP, "plot": _PLOT, "wide": _WIDE},
+        marks=[(_y(scale, mark), scale.label(mark) if mark else "", mark == scale.bottom) for mark in scale.marks],
+        lines=_lines(series, edges, scale, filled=filled),
+        labels=_log_labels(span, axis) if log else _labels(begin, span, axis),
+        hits=[(begin, end - begin, tip) for (begin, end), tip in zip(pairwise(edges), tips, strict=True)],
+        figures=render_table(columns, rows, caption=title),
+    )
 
 
 def bar_chart(title: str, rows: Sequence[ChartBar], *, unit: str = "count", note: str | None = None) -> Markup:
@@ -288,101 +293,54 @@ def bar_chart(title: str, rows: Sequence[ChartBar], *, unit: str = "count", note
     Returns:
         HTML.
     """
-    most = max((each.value for each in rows), default=0.0) or 1.0
-    lines = []
-    for each in rows:
-        label = escape_html(safe_name(each.label))
-        if each.href is not None:
-            label = svg_element("a", {"href": each.href}, label)
-        if each.hint is not None:
-            label += svg_element("small", {}, escape_html(each.hint))
-        figure = svg_element("td", {"class": "number"}, format_in_unit(each.value, unit))
-        head = svg_element("th", {"scope": "row"}, label)
-        lines.append(
-            svg_element(
-                "tr", {}, head + svg_element("td", {"class": "bar"}, _bar(each.value / most, each.tone)) + figure
-            )
-        )
-    caption = svg_element("caption", {}, [svg_element("span", {"class": "chart-title"}, title), _note(note)])
-    return svg_element("table", {"class": "bars"}, caption + svg_element("tbody", {}, lines))
+    return render_piece("elements/bar_chart.html", title=title, note=note, rows=rows, unit=unit,
+                        most=max((each.value for each in rows), default=0.0) or 1.0)  # fmt: skip
 
 
-def _bar(part: float, tone: str) -> Markup:
-    width = format_share(max(part, 0.004) if part else 0.0)
-    inside = svg_element("rect", {"width": width, "height": "100%", "class": tone_class(tone)})
-    return svg_element("svg", {"width": "100%", "height": 10, "aria-hidden": "true"}, inside)
+def _y(scale: ChartScale, value: float) -> float:
+    return _TOP + (1 - scale.share(value)) * _PLOT
 
 
-def _plot_height() -> float:
-    return HEIGHT - _TOP - _BOTTOM
-
-
-def _grid(scale: ChartScale) -> Markup:
-    parts = []
-    for mark in scale.marks:
-        y = format_coordinate(_TOP + (1 - scale.share(mark)) * _plot_height())
-        base = "base" if mark == scale.bottom else None
-        parts.append(svg_element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": base}))
-    return svg_element("g", {"class": "grid"}, parts)
-
-
-def _marks(scale: ChartScale) -> Markup:
-    """Render the labels of the grid, above the lines."""
-    parts = []
-    for mark in scale.marks:
-        if mark:
-            y = format_coordinate(_TOP + (1 - scale.share(mark)) * _plot_height())
-            parts.append(svg_element("text", {"x": 0, "y": y, "dy": -3}, scale.label(mark)))
-    return svg_element("g", {"class": "grid"}, parts)
-
-
-def _lines(series: Sequence[ChartSeries], edges: Sequence[float], scale: ChartScale, *, filled: bool) -> Markup:
-    height = _plot_height()
+def _lines(
+    series: Sequence[ChartSeries], edges: Sequence[float], scale: ChartScale, *, filled: bool
+) -> list[tuple[str, str]]:
+    """Return the class and the path of each line: the area below it, the line, and its isolated points."""
     middles = [_WIDE * (a + b) / 2 for a, b in pairwise(edges)]
-    parts = []
+    paths = []
     for place, each in enumerate(series):
         points = [
-            None if value is None else (x, height * (1 - scale.share(value)))
+            None if value is None else (x, _PLOT * (1 - scale.share(value)))
             for x, value in zip(middles, each.values, strict=True)
         ]
+        tone = tone_class(each.tone)
         if filled and not place:
-            parts.append(svg_element("path", {"class": f"area {tone_class(each.tone)}", "d": _area(points, height)}))
-        parts.append(svg_element("path", {"class": f"line {tone_class(each.tone)}", "d": svg_path(points)}))
+            paths.append((f"area {tone}", _area(points)))
+        paths.append((f"line {tone}", svg_path(points)))
         if spots := isolated_points(points):
-            parts.append(svg_element("path", {"class": f"line spots {tone_class(each.tone)}", "d": svg_path(spots)}))
-    box = {
-        "x": 0,
-        "y": _TOP,
-        "width": "100%",
-        "height": format_coordinate(height),
-        "viewBox": f"0 0 {_WIDE} {format_coordinate(height)}",
-    }
-    return svg_element("svg", {**box, "preserveAspectRatio": "none", "class": "lines", "aria-hidden": "true"}, parts)
+            paths.append((f"line spots {tone}", svg_path(spots)))
+    return paths
 
 
-def _area(points: Sequence[tuple[float, float] | None], height: float) -> str:
+def _area(points: Sequence[tuple[float, float] | None]) -> str:
     parts: list[str] = []
     run: list[tuple[float, float]] = []
     for point in [*points, None]:
         if point is not None:
             run.append(point)
         elif run:
-            inner = "L".join(f"{format_coordinate(x)} {format_coordinate(y)}" for x, y in run)
-            parts.append(
-                f"M{format_coordinate(run[0][0])} {format_coordinate(height)}L{inner}"
-                f"L{format_coordinate(run[-1][0])} {format_coordinate(height)}Z"
-            )
+            bottom = [(run[0][0], _PLOT), *run, (run[-1][0], _PLOT)]
+            parts.append(f"M{'L'.join(f'{format_coordinate(x)} {format_coordinate(y)}' for x, y in bottom)}Z")
             run = []
     return "".join(parts)
 
 
-def _axis(begin: float, span: float, axis: str) -> Markup:
-    parts = []
-    for quarter in range(5):
-        at = begin + span * quarter / 4
-        text = time_label(at, span) if axis == "time" else f"{axis} {format_count(round(at))}"
-        parts.append(_label(quarter / 4, text, wide=quarter % 2 == 1))
-    return svg_element("g", {"class": "axis"}, parts)
+def _labels(begin: float, span: float, axis: str) -> list[tuple[float, str, bool]]:
+    """Return position, text, and True for the labels of wide pages only."""
+    places = [(quarter, begin + span * quarter / 4) for quarter in range(5)]
+    return [
+        (quarter / 4, time_label(at, span) if axis == "time" else f"{axis} {format_count(round(at))}", quarter % 2 == 1)
+        for quarter, at in places
+    ]
 
 
 def _x_share(value: float, span: float, log: bool) -> float:
@@ -390,59 +348,18 @@ def _x_share(value: float, span: float, log: bool) -> float:
     return math.log1p(value) / math.log1p(span) if log else value / span
 
 
-def _log_axis(span: float, axis: str) -> Markup:
+def _log_labels(span: float, axis: str) -> list[tuple[float, str, bool]]:
     decades = [0.0, *(10.0**power for power in range(int(math.log10(max(span, 1.0))) + 1))]
-    parts = []
+    labels = []
     for place, at in enumerate(decades):
-        where = _x_share(at, span, log=True)
-        if where <= 0.98 and not (place == 1 and where < _MIN_LABEL_DISTANCE):
-            parts.append(
-                _label(where, f"{axis} {format_count(round(at))}" if not place else format_count(round(at)), wide=False)
-            )
-    return svg_element("g", {"class": "axis"}, parts)
+        share = _x_share(at, span, log=True)
+        if share <= 0.98 and not (place == 1 and share < _MIN_LABEL_DISTANCE):
+            labels.append((share, f"{'' if place else f'{axis} '}{format_count(round(at))}", False))
+    return labels
 
 
 _MIN_LABEL_DISTANCE = 0.15
 """Least distance of a mark from the first label of an axis."""
-
-
-def _label(part: float, text: str, *, wide: bool) -> Markup:
-    anchor = "start" if part < 0.02 else "end" if part > 0.98 else "middle"
-    place = {"x": format_share(part), "y": HEIGHT - 6, "text_anchor": anchor}
-    return svg_element("text", {**place, "class": "axis-label wide-only" if wide else "axis-label"}, text)
-
-
-def _hits(edges: Sequence[float], tips: Sequence[str]) -> Markup:
-    boxes = []
-    for place, tip in enumerate(tips):
-        box = {
-            "x": format_share(edges[place]),
-            "width": format_share(edges[place + 1] - edges[place]),
-            "y": 0,
-            "height": HEIGHT,
-        }
-        boxes.append(svg_element("rect", box, svg_element("title", {}, tip)))
-    return svg_element("g", {"class": "hits"}, boxes)
-
-
-def _legend(series: Sequence[ChartSeries]) -> Markup:
-    if len(series) < 2:
-        return Markup("")
-    items = [svg_element("li", {"class": tone_class(each.tone)}, escape_html(each.name)) for each in series]
-    return svg_element("ul", {"class": "legend"}, items)
-
-
-def _note(note: str | None) -> Markup:
-    return Markup("") if note is None else svg_element("span", {"class": "note"}, note)
-
-
-def _figure(title: str, parts: Sequence[Markup], legend: Markup, note: str | None, figures: Markup) -> Markup:
-    image = svg_element("svg", {"width": "100%", "height": HEIGHT, "role": "img", "aria-label": title}, parts)
-    keys = f"{title}: arrow keys show the figures"
-    plot = svg_element("div", {"class": "plot", "tabindex": 0, "role": "group", "aria-label": keys}, image)
-    caption = svg_element("figcaption", {}, [svg_element("span", {"class": "chart-title"}, title), legend, _note(note)])
-    summary = svg_element("summary", {}, escape("Figures as a table"))
-    return svg_element("figure", {"class": "chart"}, [caption, plot, svg_element("details", {}, [summary, figures])])
 
 
 def _interval(begin: float, end: float, axis: str) -> str:

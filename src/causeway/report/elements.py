@@ -5,7 +5,7 @@ All values are escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -21,11 +21,12 @@ __all__ = [
     "TONES",
     "UNSEEN",
     "KeyFigure",
-    "LinkCell",
     "TableCell",
     "TableColumn",
     "count_words",
+    "element",
     "escape_html",
+    "escape_unseen",
     "format_bytes",
     "format_coordinate",
     "format_count",
@@ -45,8 +46,8 @@ __all__ = [
     "render_key_figures",
     "render_table",
     "safe_name",
-    "svg_element",
     "svg_path",
+    "table_columns",
     "tone_class",
     "verdict_badge",
     "verdict_class",
@@ -99,32 +100,39 @@ def format_share(value: float) -> str:
     return f"{format_coordinate(100 * value)}%"
 
 
-def svg_element(tag: str, attributes: Mapping[str, object], content: Iterable[Markup] | Markup | str = "") -> Markup:
-    """Render an element; content that is not ``Markup`` is escaped.
+def element(tag: str, content: Iterable[Markup] | Markup | str = "", /, **attributes: object) -> Markup:
+    """Render an element of HTML or SVG; content that is not ``Markup`` is escaped.
 
     Args:
         tag: the tag.
-        attributes: attributes by name; ``_`` in names becomes ``-``, and None is omitted.
         content: the content.
+        attributes: attributes by name; a final ``_`` is dropped, others become ``-``, and None is omitted.
 
     Returns:
         The element.
     """
     named = Markup("").join(
-        Markup(' {}="{}"').format(key.replace("_", "-"), _escape_controls(str(value)))
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), escape_unseen(value))
         for key, value in attributes.items()
         if value is not None
     )
-    if isinstance(content, Markup):
-        inner = content
-    else:
-        inner = escape(_escape_controls(content)) if isinstance(content, str) else Markup("").join(content)
+    inner = escape(escape_unseen(content)) if isinstance(content, str) else Markup("").join(content)
     name = Markup(tag)
     return Markup("<{}{}>{}</{}>").format(name, named, inner, name)
 
 
-def _escape_controls(text: str) -> str:
-    """Escape characters that affect the display of other text: controls and direction marks."""
+def escape_unseen(value: object) -> object:
+    """Escape characters that affect the display of other text: controls and direction marks.
+
+    Args:
+        value: any object; ``Markup`` stays.
+
+    Returns:
+        The text, or the object if it is ``Markup``.
+    """
+    if isinstance(value, Markup):
+        return value
+    text = str(value)
     return text if text.isprintable() else "\n".join(escape_controls(line) for line in text.split("\n"))
 
 
@@ -473,15 +481,19 @@ class TableColumn:
     hint: str | None = None
 
 
-@dataclass(frozen=True)
-class LinkCell:
-    """A cell with a link."""
+def table_columns(*columns: str | TableColumn) -> list[TableColumn]:
+    """Return the columns of a table.
 
-    text: str
-    href: str
+    Args:
+        columns: each ``title`` or ``title:kind`` (``CELL_KINDS``), or a column with a hint.
+
+    Returns:
+        The columns.
+    """
+    return [TableColumn(*each.split(":")) if isinstance(each, str) else each for each in columns]
 
 
-TableCell = str | int | float | Markup | LinkCell | None
+TableCell = str | int | float | Markup | None
 
 
 def render_table(
@@ -514,43 +526,41 @@ def render_table(
     """
     content = [[_cell_content(column.kind, value) for column, value in zip(columns, row, strict=True)] for row in rows]
     if not content:
-        return svg_element("p", {"class": "empty"}, empty)
+        return element("p", empty, class_="empty")
     used = [place for place in range(len(columns)) if not place or any(row[place] for row in content)]
     body = []
     for number, row in enumerate(content):
         cells = [_cell(columns[place], row[place], first=not place) for place in used]
-        body.append(svg_element("tr", {"id": idents[number] if idents is not None else None}, cells))
+        body.append(element("tr", cells, id=idents[number] if idents is not None else None))
     heads = []
     for column in (columns[place] for place in used):
         mark = {"scope": "col", "class": "number" if column.kind == "number" else None, "title": column.hint}
-        heads.append(svg_element("th", mark, column.title))
+        heads.append(element("th", column.title, **mark))
     parts = [
-        svg_element("caption", {"class": None if visible else "quiet"}, caption),
-        svg_element("thead", {}, svg_element("tr", {}, heads)),
-        svg_element("tbody", {}, body),
+        element("caption", caption, class_=None if visible else "quiet"),
+        element("thead", element("tr", heads)),
+        element("tbody", body),
     ]
     if more > 0:
         note = f"{count_words(more, 'more row')} not shown"
-        parts.append(svg_element("tfoot", {}, svg_element("tr", {}, svg_element("td", {"colspan": len(used)}, note))))
-    inner = svg_element("table", {"class": "stacked" if stacked else None}, parts)
+        parts.append(element("tfoot", element("tr", element("td", note, colspan=len(used)))))
+    inner = element("table", parts, class_="stacked" if stacked else None)
     box = {"class": "scroll tall" if tall else "scroll", "tabindex": 0, "role": "region", "aria-label": caption}
-    return svg_element("div", box, inner)
+    return element("div", inner, **box)
 
 
 def _cell(column: TableColumn, content: Markup, *, first: bool) -> Markup:
     kind = column.kind if column.kind in ("number", "code", "time") else None
     if first:
-        return svg_element("th", {"scope": "row", "class": kind}, content)
+        return element("th", content, scope="row", class_=kind)
     empty = "none" if not content else None
     classes = " ".join(each for each in (kind, empty) if each) or None
-    return svg_element("td", {"class": classes, "data-label": column.title}, content)
+    return element("td", content, class_=classes, data_label=column.title)
 
 
 def _cell_content(kind: str, value: TableCell) -> Markup:
     if isinstance(value, Markup):
         return value
-    if isinstance(value, LinkCell):
-        return svg_element("a", {"href": value.href}, format_name(value.text))
     if value is None:
         return Markup("")
     if kind == "number" and not isinstance(value, str):
@@ -572,8 +582,8 @@ def verdict_badge(verdict: str, text: str | None = None) -> Markup:
     Returns:
         HTML.
     """
-    return svg_element(
-        "span", {"class": f"badge {verdict_class(verdict)}"}, verdict_shape(verdict) + escape_html(text or verdict)
+    return element(
+        "span", verdict_shape(verdict) + escape_html(text or verdict), class_=f"badge {verdict_class(verdict)}"
     )
 
 
@@ -603,9 +613,9 @@ def verdict_shape(verdict: str) -> Markup:
     """
     if verdict not in _SHAPES:
         raise ValueError(f"verdict {verdict}: must be one of {', '.join(_SHAPES)}")
-    path = svg_element("path", {"d": _SHAPES[verdict]})
+    path = element("path", d=_SHAPES[verdict])
     box = {"viewBox": "0 0 16 16", "width": 16, "height": 16, "aria-hidden": "true"}
-    return svg_element("svg", {"class": "shape", **box}, path)
+    return element("svg", path, class_="shape", **box)
 
 
 @dataclass(frozen=True)
@@ -632,9 +642,9 @@ def render_key_figures(pairs: Sequence[KeyFigure]) -> Markup:
     for each in pairs:
         figure = escape_html(each.figure)
         if each.href is not None:
-            figure = svg_element("a", {"href": each.href}, figure)
-        parts = [svg_element("dt", {}, each.title), svg_element("dd", {"class": "figure"}, figure)]
+            figure = element("a", figure, href=each.href)
+        parts = [element("dt", each.title), element("dd", figure, class_="figure")]
         if each.note is not None:
-            parts.append(svg_element("dd", {"class": "note"}, escape_html(each.note)))
-        cells.append(svg_element("div", {"class": f"fact {verdict_class(each.verdict or '')}".strip()}, parts))
-    return svg_element("dl", {"class": "facts"}, cells)
+            parts.append(element("dd", escape_html(each.note), class_="note"))
+        cells.append(element("div", parts, class_=f"fact {verdict_class(each.verdict or '')}".strip()))
+    return element("dl", cells, class_="facts")

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from causeway.audit.arrays import MICROSECONDS
 from causeway.core.text import escape_controls, format_number, pluralize
 from causeway.ledger.row_order import EVENTS
-from causeway.report.elements import escape_html, format_duration, format_name, format_time, safe_name, svg_element
+from causeway.report.elements import element, escape_html, format_duration, format_name, format_time, safe_name
 
 __all__ = [
     "CHAIN_CHECKS",
@@ -33,10 +33,7 @@ __all__ = [
 ]
 
 CHECKS = {
-    "delivery": (
-        "Delivery",
-        "Every message that was sent arrives, comes back, or is pending within its deadline.",
-    ),
+    "delivery": ("Delivery", "Every message that was sent arrives, comes back, or is pending within its deadline."),
     "exactly_once": ("Exactly once", "Every message is received and executed once."),
     "authenticity": ("Authenticity", "Every received message was sent, with this content, to this chain."),
     "agreement": ("Agreement", "Source and destination report one end of each message."),
@@ -149,10 +146,7 @@ _PHRASES_OF = {
     ("answers_without_request", "missing_in_sequence"): "was answered; the input lacks its sending",
     ("answers_without_request", "before_first_sent"): "was answered; it was sent before the input begins",
     ("answers_without_request", "sends_not_covered"): "was answered; the input does not cover its sending",
-    (
-        "delivery",
-        "not_compared",
-    ): "is open; whether another one carries it on is unknown: the input has too many",
+    ("delivery", "not_compared"): "is open; whether another one carries it on is unknown: the input has too many",
     ("causal_order", "place_unseen"): "has an event without height or chain, so its place in the order is unknown",
     ("conservation", "not_sent"): "brought value, and was never sent",
     ("conservation", "not_sent_yet"): "brought value before a message with its number was sent",
@@ -412,7 +406,7 @@ def finding_sentence(row: FindingRow, links: FindingLinks, *, named: bool = True
         parts += _lane(row, of, links)
     sentence = Markup("").join(parts) + escape(escape_controls(f" {finding_phrase(row)}."))
     when = finding_position(row)
-    return sentence + (Markup(" ") + svg_element("span", {"class": "when"}, escape_html(when)) if when else Markup(""))
+    return sentence + (Markup(" ") + element("span", escape_html(when), class_="when") if when else Markup(""))
 
 
 def _lane(row: FindingRow, of: str | None, links: FindingLinks) -> list[Markup]:
@@ -435,4 +429,4 @@ def link_text(text: Markup, href: str | None) -> Markup:
     Returns:
         HTML.
     """
-    return text if href is None else svg_element("a", {"href": href}, text)
+    return text if href is None else element("a", text, href=href)

@@ -16,6 +16,7 @@ from causeway.report.elements import (
     KeyFigure,
     TableColumn,
     count_words,
+    element,
     escape_html,
     format_count,
     format_in_unit,
@@ -25,7 +26,7 @@ from causeway.report.elements import (
     list_words,
     render_key_figures,
     render_table,
-    svg_element,
+    table_columns,
 )
 from causeway.report.findings import (
     FindingLinks,
@@ -124,7 +125,7 @@ def headline(sentence: str, verdict: str) -> Markup:
     Returns:
         HTML.
     """
-    return svg_element("em", {}, verdict) + svg_element("span", {}, sentence.removeprefix(verdict))
+    return element("em", verdict) + element("span", sentence.removeprefix(verdict))
 
 
 def describe_input(data: Data) -> list[Markup]:
@@ -137,7 +138,7 @@ def describe_input(data: Data) -> list[Markup]:
         HTML, one for each fact.
     """
     input_, totals, run = data["input"], data["totals"], data["run"]
-    found = [svg_element("strong", {}, format_name(data["lake"]))]
+    found = [element("strong", format_name(data["lake"]))]
     kinds = "a run of Causeway" if data["kind"] == "lake" else "recorded traffic"
     protocols = Markup(", ").join(format_name(each, 24) for each in input_["protocols"][:4])
     parts: list[Markup | str] = [kinds, protocols] if protocols else [kinds]
@@ -147,7 +148,7 @@ def describe_input(data: Data) -> list[Markup]:
     if totals["unit"] != "ticks" and totals["first_time"] is not None:
         first, last = (datetime.fromisoformat(totals[each]).date() for each in ("first_time", "last_time"))
         parts.append(f"{first}" if first == last else f"{first} to {last}")
-    return [*found, *(svg_element("span", {}, escape_html(each)) for each in parts)]
+    return [*found, *(element("span", escape_html(each)) for each in parts)]
 
 
 def _applies(check: Data) -> bool:
@@ -174,10 +175,10 @@ def _notices(data: Data, links: FindingLinks) -> list[Markup]:
         reason, most = next(iter(data["quarantined"].items()))
         total = sum(data["quarantined"].values())
         why = f": {reason_words(reason)}" if most == total else f", most ({most:,}): {reason_words(reason)}"
-        found.append(svg_element("b", {}, f"{count_words(total, 'record')} in quarantine") + escape_html(f"{why}."))
+        found.append(element("b", f"{count_words(total, 'record')} in quarantine") + escape_html(f"{why}."))
     incomplete = data["incomplete"]
     if incomplete["lanes"]:
-        head = svg_element("b", {}, f"{count_words(incomplete['lanes'], 'lane')} incomplete")
+        head = element("b", f"{count_words(incomplete['lanes'], 'lane')} incomplete")
         lanes = Markup("; ").join(_incomplete(each, links) for each in incomplete["rows"][:MAX_LANES])
         left = incomplete["lanes"] - min(incomplete["lanes"], MAX_LANES)
         found.append(head + Markup(": ") + lanes + escape_html(f"; and {left:,} more." if left else "."))
@@ -252,7 +253,7 @@ def _calls(calls: Data, links: FindingLinks) -> list[KeyFigure]:
     if not calls.get("answered") and not ended:
         return []
     parts = [(each in BAD, f"{number:,} {outcome_word(each)}") for each, number in ended]
-    words = [svg_element("span", {"class": "outcome bad"}, text) if bad else escape_html(text) for bad, text in parts]
+    words = [element("span", text, class_="outcome bad") if bad else escape_html(text) for bad, text in parts]
     note = Markup(", ").join(words) or "none failed"
     return [KeyFigure("Calls answered", format_count(calls.get("answered", 0)), note, href=links.figure("calls"))]
 
@@ -315,7 +316,7 @@ def time_section(data: Data) -> PageSection | None:
     if not charts:
         return None
     lead = "Messages sent, received and pending, and their delays."
-    return PageSection("time", "Over time", svg_element("div", {"class": "charts"}, charts), lead)
+    return PageSection("time", "Over time", element("div", charts, class_="charts"), lead)
 
 
 def _edges(columns: Mapping[str, Sequence[Any]]) -> tuple[list[float], str]:
@@ -378,12 +379,12 @@ def _latency_charts(data: Data) -> list[Markup]:
         if row is not None
     ]
     if cells:
-        columns = [TableColumn("delay")] + [
+        columns = table_columns("delay") + [
             TableColumn(each, "number") for each in ("median", "90 %", "99 %", "longest", "messages")
         ]
         inner = render_table(columns, cells, caption="Latency", stacked=True)
-        head = [svg_element("p", {"class": "chart-title"}, "Latency"), svg_element("p", {"class": "note"}, _DELAYS)]
-        found.append(svg_element("div", {"class": "panel-box"}, [*head, inner]))
+        head = [element("p", "Latency", class_="chart-title"), element("p", _DELAYS, class_="note")]
+        found.append(element("div", [*head, inner], class_="panel-box"))
     return found
 
 

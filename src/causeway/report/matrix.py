@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
-from causeway.report.elements import (
-    count_words,
-    escape_html,
-    format_count,
-    format_in_unit,
-    format_name,
-    format_narrow,
-    svg_element,
-)
+from causeway.report.elements import count_words, format_count, format_in_unit, format_narrow
+from causeway.report.page import render_piece
 
 MAX_CHAINS = 24
 """Maximum chains with a row and column of their own; the others share one."""
@@ -84,20 +78,11 @@ PairCells = Mapping[tuple[str | None, str | None], PairFigures]
 MatrixCells = Mapping[tuple[MatrixEnd, MatrixEnd], PairFigures]
 
 
-def draw_matrix(
-    cells: MatrixCells,
-    *,
-    ident: str = "matrix",
-    shown: str | None = None,
-    latency: str = "delivery, p99",
-    unit: str = "seconds",
-) -> Markup:
+def draw_matrix(cells: MatrixCells, *, latency: str = "delivery, p99", unit: str = "seconds") -> Markup:
     """Render the matrix of lanes, with a choice of the shading measure.
 
     Args:
         cells: figures by source and destination (``fold_matrix``).
-        ident: prefix of its element ids, so that a page may have several.
-        shown: the initial measure; None: the first with values.
         latency: name of the latency of a cell.
         unit: of the latency.
 
@@ -105,20 +90,14 @@ def draw_matrix(
         HTML.
     """
     measures = [each for each in MEASURES if any(each.figure(found) for found in cells.values())] or [MEASURES[-1]]
-    first = next((each.ident for each in measures if each.ident == shown), measures[0].ident)
-    sources = sorted({source for source, _ in cells}, key=_in_order)
-    destinations = sorted({destination for _, destination in cells}, key=_in_order)
-    choices = []
-    for each in measures:
-        own = f"{ident}-{each.ident}"
-        mark = {"type": "radio", "name": ident, "id": own, "value": each.ident}
-        box = svg_element("input", {**mark, "checked": "checked" if each.ident == first else None})
-        choices.append(box + svg_element("label", {"for": own}, each.title))
-    legend = svg_element("legend", {"class": "quiet"}, "Shaded by")
-    parts = [svg_element("fieldset", {"class": "choices"}, [legend, *choices])]
-    formatted = [_MeasureText(each, latency, unit) for each in measures]
-    parts += [_panel(each, sources, destinations, cells) for each in formatted]
-    return svg_element("div", {"class": "matrix"}, parts)
+    return render_piece(
+        "elements/matrix.html",
+        panels=[(each, _panel(each, cells, latency, unit)) for each in measures],
+        sources=sorted({source for source, _ in cells}, key=_in_order),
+        destinations=sorted({destination for _, destination in cells}, key=_in_order),
+        latency=latency,
+        levels=range(1, LEVELS + 1),
+    )
 
 
 def fold_matrix(pairs: PairCells, most: int = MAX_CHAINS) -> dict[tuple[MatrixEnd, MatrixEnd], PairFigures]:
@@ -160,59 +139,23 @@ def _in_order(end: MatrixEnd) -> tuple[int, list[tuple[int, int, str]]]:
     return end[0], [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
 
 
-@dataclass(frozen=True)
-class _MeasureText:
-    """A measure and its text format."""
+def _panel(measure: ShadingMeasure, cells: MatrixCells, latency: str, unit: str) -> dict[str, Any]:
+    """Return the largest figure, and shade, text and tip of each cell, under a measure."""
 
-    of: ShadingMeasure
-    latency: str
-    unit: str
+    def format_figure(figure: float) -> str:
+        return format_in_unit(figure, unit) if measure.ident == "latency" else format_narrow(figure)
 
-    def text(self, figure: float) -> str:
-        return format_in_unit(figure, self.unit) if self.of.ident == "latency" else format_narrow(figure)
-
-
-def _panel(
-    formatted: _MeasureText, sources: Sequence[MatrixEnd], destinations: Sequence[MatrixEnd], cells: MatrixCells
-) -> Markup:
-    measure = formatted.of
-    figures = {place: figure for place, found in cells.items() if (figure := measure.figure(found))}
-    most = max(figures.values(), default=0.0)
-    corner = svg_element("td", {"class": "corner"}, "from ↓ to →")
-    heads = [svg_element("th", {"scope": "col"}, svg_element("span", {}, _chain(each))) for each in destinations]
-    lines = [svg_element("thead", {}, svg_element("tr", {}, [corner, *heads]))]
-    for source in sources:
-        row = [svg_element("th", {"scope": "row"}, _chain(source))]
-        row += [_square(formatted, cells.get((source, each)), most) for each in destinations]
-        lines.append(svg_element("tr", {}, row))
-    titled = f"{measure.title} of lanes: rows are sources, columns destinations"
-    if measure.ident == "latency":
-        titled += f" ({formatted.latency}, of the slowest lane)"
-    caption = svg_element("caption", {"class": "quiet"}, titled)
-    inner = svg_element("table", {"class": f"heat tone-{measure.tone}"}, [caption, *lines])
-    scroll = {"tabindex": 0, "role": "region", "aria-label": titled}
-    return svg_element(
-        "div", {"class": f"panel of-{measure.ident} scroll", **scroll}, [inner, _legend(formatted, most)]
-    )
-
-
-def _square(measure: _MeasureText, found: PairFigures | None, most: float) -> Markup:
-    if found is None:
-        return svg_element("td", {"class": "blank"}, Markup(""))
-    figure = measure.of.figure(found)
-    tip = [
-        count_words(found.lanes, "lane"),
-        count_words(found.messages, "message"),
-        f"{format_count(found.open)} pending",
-    ]
-    tip += [count_words(found.violated, "violation")] if found.violated else []
-    tip += [f"{measure.latency}: {format_in_unit(found.latency, measure.unit)}"] if found.latency is not None else []
-    text = escape_html(measure.text(figure) if figure else "·")
-    if found.href is not None:
-        text = svg_element("a", {"href": found.href}, text)
-    return svg_element(
-        "td", {"class": f"heat-{shade_level(figure or 0, most, root=measure.of.root)}", "title": ", ".join(tip)}, text
-    )
+    most = max((figure for found in cells.values() if (figure := measure.figure(found))), default=0.0)
+    squares = {}
+    for place, found in cells.items():
+        figure = measure.figure(found) or 0
+        tip = [count_words(found.lanes, "lane"), count_words(found.messages, "message")]
+        tip += [f"{format_count(found.open)} pending"]
+        tip += [count_words(found.violated, "violation")] if found.violated else []
+        tip += [f"{latency}: {format_in_unit(found.latency, unit)}"] if found.latency is not None else []
+        shade = shade_level(figure, most, root=measure.root)
+        squares[place] = (shade, format_figure(figure) if figure else "·", ", ".join(tip), found.href)
+    return {"most": format_figure(most), "squares": squares}
 
 
 def shade_level(figure: float, most: float, *, root: bool = True) -> int:
@@ -230,18 +173,6 @@ def shade_level(figure: float, most: float, *, root: bool = True) -> int:
         return 0
     part = math.sqrt(figure / most) if root else figure / most
     return max(1, min(LEVELS, math.ceil(LEVELS * part)))
-
-
-def _legend(measure: _MeasureText, most: float) -> Markup:
-    squares = [
-        svg_element("i", {"class": f"heat-{each} tone-{measure.of.tone}"}, Markup("")) for each in range(1, LEVELS + 1)
-    ]
-    ends = escape_html("0"), escape_html(measure.text(most))
-    return svg_element("p", {"class": "heat-legend", "aria-hidden": "true"}, [ends[0], *squares, ends[1]])
-
-
-def _chain(end: MatrixEnd) -> Markup:
-    return format_name(end[1], 20) if end[0] == 0 else svg_element("em", {}, end[1])
 
 
 __all__ = [

@@ -11,7 +11,7 @@ from causeway.audit.findings import VIOLATED
 from causeway.ledger.outcomes import UNSUCCESSFUL, Outcome
 from causeway.ledger.schema import LANE, LedgerEvent
 from causeway.report.charts import ChartBar, ChartSeries, bar_chart
-from causeway.report.elements import escape_html, svg_element, tone_class
+from causeway.report.elements import element, escape_html, tone_class
 
 FORGED = "forged"
 """The outcome of a message that its sender did not send, and the ``detail`` of its ``sent`` row."""
@@ -93,11 +93,9 @@ def outcome_mark(outcome: str, text: str | None = None, verdict: str | None = No
         HTML.
     """
     look = FINDING_STYLE if verdict == VIOLATED else OUTCOME_STYLES[outcome]
-    sign = svg_element("i", {"class": f"mark {look.form} {tone_class(look.tone)}", "aria-hidden": "true"})
+    sign = element("i", class_=f"mark {look.form} {tone_class(look.tone)}", aria_hidden="true")
     bad = " bad" if look.form == "broken" else ""
-    return svg_element(
-        "span", {"class": f"outcome{bad}"}, sign + svg_element("span", {}, escape_html(text or outcome_word(outcome)))
-    )
+    return element("span", sign + element("span", escape_html(text or outcome_word(outcome))), class_=f"outcome{bad}")
 
 
 def row_outcome_mark(life: Mapping[str, Any], verdict: str | None = None) -> Markup:

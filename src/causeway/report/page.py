@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,15 +12,23 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.ext import Extension
 from markupsafe import Markup
 
 from causeway.audit.verdict import Verdict
 from causeway.report.elements import (
     count_words,
+    escape_html,
+    escape_unseen,
+    format_coordinate,
     format_count,
     format_in_unit,
     format_name,
+    format_share,
     format_time,
+    group_digits,
+    safe_name,
+    tone_class,
     verdict_class,
     verdict_shape,
 )
@@ -133,20 +142,31 @@ def render_piece(template: str, **content: Any) -> Markup:
     return Markup(render_template(template, **content))
 
 
+class _JoinedLines(Extension):
+    """Join the lines of the templates of elements: blanks between elements are visible."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        """Return the source of a template."""
+        return re.sub(r"\n\s*", "", source) if name is not None and name.startswith("elements/") else source
+
+
 @cache
 def template_environment() -> Environment:
     """Return the templates of this package, with autoescape."""
-    loader = PackageLoader("causeway.report", _TEMPLATES)
-    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    found = Environment(
+        loader=PackageLoader("causeway.report", _TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=escape_unseen,
+        extensions=[_JoinedLines],
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     found.filters |= {
-        "name": format_name,
-        "count": format_count,
-        "many": count_words,
-        "in_unit": format_in_unit,
-        "time": format_time,
-        "shape": verdict_shape,
-    }
-    found.filters["verdict_class"] = verdict_class
+        "coordinate": format_coordinate, "count": format_count, "digits": group_digits, "in_unit": format_in_unit,
+        "line": escape_html, "many": count_words, "name": format_name, "shape": verdict_shape, "share": format_share,
+        "short": safe_name, "time": format_time, "tone": tone_class, "verdict_class": verdict_class,
+    }  # fmt: skip
     return found
 
 

@@ -10,6 +10,7 @@ from causeway.report.comparison import compare_page, compare_section
 from causeway.report.elements import (
     TableColumn,
     count_words,
+    element,
     escape_html,
     format_in_unit,
     format_name,
@@ -17,7 +18,7 @@ from causeway.report.elements import (
     list_words,
     render_table,
     safe_name,
-    svg_element,
+    table_columns,
     verdict_badge,
 )
 from causeway.report.findings import (
@@ -75,14 +76,7 @@ def outcomes_section(data: Data) -> PageSection | None:
         bars = outcome_bars("Calls", calls) + outcome_bars("Responses", others)
     else:
         bars = outcome_bars("Messages", ends)
-    columns = [
-        TableColumn("outcome"),
-        TableColumn("kind"),
-        TableColumn("code", "number"),
-        TableColumn("reason", "name"),
-        TableColumn("messages", "number"),
-        TableColumn("example", "name"),
-    ]
+    columns = table_columns("outcome", "kind", "code:number", "reason:name", "messages:number", "example:name")
     rows = [
         [
             *(
@@ -97,7 +91,7 @@ def outcomes_section(data: Data) -> PageSection | None:
         for row in codes["rows"]
     ]
     listed = render_table(columns, rows, caption="Outcomes by code", more=codes["more"], stacked=True)
-    body = svg_element("div", {"class": "panel-box"}, bars) + svg_element("h3", {}, "By code and reason") + listed
+    body = element("div", bars, class_="panel-box") + element("h3", "By code and reason") + listed
     return PageSection("outcomes", "Outcomes", body, _apart(totals))
 
 
@@ -139,33 +133,23 @@ def _movements(value: Data) -> list[Markup]:
     found = value["movements"]
     if not found["rows"]:
         return []
-    columns = [
-        TableColumn("reason", "name"),
-        TableColumn("asset", "name"),
-        TableColumn("fee"),
-        TableColumn("movements", "number"),
-    ]
-    columns += [TableColumn("amount", "number")]
+    columns = table_columns("reason:name", "asset:name", "fee", "movements:number")
+    columns += table_columns("amount:number")
     rows = [
         [row["why"], row["asset"], "fee" if row["is_fee"] else None, row["movements"], group_digits(row["amount"])]
         for row in found["rows"]
     ]
     caption = "Movements of value by reason"
     listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
-    return [svg_element("h3", {}, "Movements and fees"), listed]
+    return [element("h3", "Movements and fees"), listed]
 
 
 def _sums(value: Data) -> list[Markup]:
     found = value["sums"]
     if not found["rows"]:
         return []
-    columns = [
-        TableColumn("from", "name"),
-        TableColumn("to", "name"),
-        TableColumn("lane", "name"),
-        TableColumn("asset", "name"),
-    ]
-    columns += [TableColumn("difference", "number"), *(TableColumn(each, "number") for each in _SUMMED)]
+    columns = table_columns("from:name", "to:name", "lane:name", "asset:name")
+    columns += table_columns("difference:number", *(f"{each}:number" for each in _SUMMED))
     rows = [
         [
             *(row["source"] or "?", row["destination"], row["lane"], row["asset"], group_digits(row["difference"])),
@@ -178,27 +162,22 @@ def _sums(value: Data) -> list[Markup]:
     note = f"{summary} Difference = sent - received - fees - refunded - pending."
     caption = "Sums by lane and asset"
     listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
-    return [svg_element("h3", {}, caption), svg_element("p", {"class": "note"}, note), listed]
+    return [element("h3", caption), element("p", note, class_="note"), listed]
 
 
 def _abroad(value: Data) -> list[Markup]:
     found = value["abroad"]
     if not found["rows"]:
         return []
-    columns = [
-        TableColumn("chain", "name"),
-        TableColumn("abroad", "name"),
-        TableColumn("asset", "name"),
-        TableColumn("left", "number"),
-    ]
-    columns += [TableColumn("came back", "number")]
+    columns = table_columns("chain:name", "abroad:name", "asset:name", "left:number")
+    columns += table_columns("came back:number")
     rows = [
         [*(row[each] for each in ABROAD), row["asset"], group_digits(row["left"]), group_digits(row["back"])]
         for row in found["rows"]
     ]
     caption = "Value that left chains for others"
     listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
-    return [svg_element("h3", {}, "Abroad"), listed]
+    return [element("h3", "Abroad"), listed]
 
 
 _COVERED = "share of the time between the first and the last window that windows cover"
@@ -215,10 +194,10 @@ def completeness_section(data: Data) -> PageSection:
     """
     found = data["completeness"]
     chains, gaps = found["chains"], found["gaps"]
-    items = [svg_element("li", {}, escape_html(each)) for each in _remarks(found)]
-    parts = [svg_element("ul", {"class": "remarks"}, items), svg_element("h3", {}, "Chains")]
+    items = [element("li", escape_html(each)) for each in _remarks(found)]
+    parts = [element("ul", items, class_="remarks"), element("h3", "Chains")]
     titles = (("chain", "name"), ("rows", "number"), ("last height", "number"), ("last time", "time"))
-    columns = [*(TableColumn(*each) for each in titles), TableColumn("covered", "number", _COVERED)]
+    columns = table_columns(*(TableColumn(*each) for each in titles), TableColumn("covered", "number", _COVERED))
     rows = [
         [row["chain"], row["rows"], row["last_height"], row["last_time"], format_in_unit(row["covered"], "share")]
         for row in chains["rows"]
@@ -227,13 +206,8 @@ def completeness_section(data: Data) -> PageSection:
         render_table(columns, rows, caption="Coverage of each chain", more=chains["more"], stacked=True, tall=True)
     )
     if gaps["rows"]:
-        columns = [
-            TableColumn("from", "name"),
-            TableColumn("to", "name"),
-            TableColumn("lane", "name"),
-            TableColumn("side"),
-        ]
-        columns += [*(TableColumn(each, "number") for each in ("rows", "missing", "in runs")), TableColumn("other end")]
+        columns = table_columns("from:name", "to:name", "lane:name", "side")
+        columns += table_columns("rows:number", "missing:number", "in runs:number", "other end")
         rows = [
             [
                 *(row["source"] or "?", row["destination"], row["lane"], row["side"], row["rows"]),
@@ -241,7 +215,7 @@ def completeness_section(data: Data) -> PageSection:
             ]
             for row in gaps["rows"]
         ]
-        parts.append(svg_element("h3", {}, "Holes"))
+        parts.append(element("h3", "Holes"))
         parts.append(
             render_table(columns, rows, caption="Lanes with holes", more=gaps["more"], stacked=True, tall=True)
         )
@@ -295,24 +269,19 @@ def lanes_section(data: Data) -> PageSection | None:
 
 
 def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
-    columns = [
-        TableColumn("from", "name"),
-        TableColumn("to", "name"),
-        TableColumn("lane", "name"),
-        TableColumn("protocol", "name"),
-    ]
-    columns += [TableColumn("messages", "number"), TableColumn("pending", "number", "sent, without an outcome")]
-    columns += [
+    columns = table_columns("from:name", "to:name", "lane:name", "protocol:name")
+    columns += table_columns("messages:number", TableColumn("pending", "number", "sent, without an outcome"))
+    columns += table_columns(
         TableColumn("oldest", "number", "age of the oldest pending message at the end of what the input covers")
-    ]
+    )
     delay = "" if measure is None else f"{MEASURES[measure].lower()} "
-    columns += [
-        TableColumn("fees", "number"),
+    columns += table_columns(
+        "fees:number",
         TableColumn(f"{delay}median", "number"),
         TableColumn(f"{delay}99 %", "number"),
-        TableColumn("violations", "number"),
+        "violations:number",
         TableColumn("unknown", "number", "findings that a hole in the input may explain"),
-    ]
+    )
     rows = []
     for each in lanes["rows"]:
         age = each["oldest_pending_ticks"] if unit == "ticks" else each["oldest_pending_seconds"]
@@ -340,26 +309,24 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     }
     field = Markup("")
     if len(rows) > 8:
-        field = svg_element("input", {**box, "aria-label": "Filter the lanes that are listed"})
+        field = element("input", **box, aria_label="Filter the lanes that are listed")
         in_none = sum(_is_in_no_lane(each) for each in lanes["rows"])
         besides = " and what is in no lane" if in_none else ""
         note = f"The table has {count_words(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
-        field += svg_element("p", {"class": "note scrolls"}, note)
+        field += element("p", note, class_="note scrolls")
     rest = Markup("")
     if others["lanes"]:
         note = f"{count_words(others['lanes'], 'more lane')} not listed: {count_words(others['messages'], 'message')}, "
-        rest = svg_element(
-            "p",
-            {"class": "note"},
-            note + f"{others['pending']:,} pending, {count_words(others['violated'], 'violation')}.",
+        rest = element(
+            "p", note + f"{others['pending']:,} pending, {count_words(others['violated'], 'violation')}.", class_="note"
         )
-    return svg_element("h3", {}, "Lane by lane") + field + svg_element("div", {"id": "lanes-table"}, listed) + rest
+    return element("h3", "Lane by lane") + field + element("div", listed, id="lanes-table") + rest
 
 
 def _source(lane: Data) -> str | Markup:
     """Return the source of a lane; messages in no lane have none."""
     if _is_in_no_lane(lane):
-        return svg_element("em", {}, "in no lane")
+        return element("em", "in no lane")
     return lane["source"] or "?"
 
 
@@ -434,7 +401,7 @@ def messages_section(data: Data) -> PageSection | None:
         groups.setdefault(titles.get(first, "Slowest"), []).append(card)
     parts = []
     for title, items in groups.items():
-        parts += [svg_element("h3", {}, title), svg_element("div", {"class": "journeys"}, items)]
+        parts += [element("h3", title), element("div", items, class_="journeys")]
     lead = "Examples of findings, the slowest and the oldest pending messages, with their events."
     return PageSection("messages", "Messages", Markup("").join(parts), lead)
 
