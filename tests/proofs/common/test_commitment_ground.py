@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[type[Message], bytes]] = {
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-def test_the_one_form_is_read(case: str) -> None:
+def test_canonical_form_is_read(case: str) -> None:
     message_type, data = ACCEPTED[case]
     assert parse_canonical(message_type, data, "it").SerializeToString(deterministic=True) == data
 
@@ -116,7 +116,7 @@ def test_other_forms_are_refused(case: str) -> None:
         parse_canonical(message_type, data, "it")
 
 
-def test_no_beginning_of_a_proof_is_one_with_the_same_content() -> None:
+def test_truncated_proofs_are_malformed() -> None:
     whole = part(1, EXISTENCE)
     for length in range(1, len(whole)):
         with pytest.raises(MalformedProof):
@@ -137,7 +137,7 @@ def test_deep_messages_are_refused(depth: int) -> None:
         parse_canonical(xnet_pb2.Witness, nested(depth), "it")
 
 
-def test_messages_up_to_the_depth_of_the_library_are_read() -> None:
+def test_messages_up_to_the_depth_limit_of_the_library_are_read() -> None:
     """Two parsers and one writer count levels; what one of them takes, the other must not fail on."""
     for depth in range(40, 60):
         data = nested(depth)
@@ -154,7 +154,7 @@ def test_deep_groups_of_unknown_fields_are_refused(depth: int) -> None:
         parse_canonical(ics23_pb2.InnerOp, groups, "it")
 
 
-def test_too_many_bytes_are_not_looked_into() -> None:
+def test_oversized_messages_are_not_parsed() -> None:
     with pytest.raises(OverLimit, match="it has 11 bytes, at most 10 are read"):
         parse_canonical(ics23_pb2.InnerOp, b"\xff" * 11, "it", limit=10)
     with pytest.raises(OverLimit):
@@ -162,7 +162,7 @@ def test_too_many_bytes_are_not_looked_into() -> None:
     require_length(bytes(MAX_PROOF_BYTES), "it")
 
 
-def test_a_view_is_measured_in_bytes() -> None:
+def test_memoryview_is_measured_in_bytes() -> None:
     view = memoryview(bytes(16)).cast("Q")
     assert len(view) == 2
     with pytest.raises(OverLimit, match="it has 16 bytes"):

@@ -19,7 +19,7 @@ from causeway.cli import process
 SHOWN = "from causeway_proofs import jit_cache; print(jit_cache.cache_folder())"
 
 
-def test_compiled_loops_stand_in_files_of_loops_only() -> None:
+def test_compiled_loops_are_only_in_loop_modules() -> None:
     files = [path for package in packages() for path in package.rglob("*.py")]
     users = {path for path in files if "from causeway_proofs.jit import" in path.read_text()}
     instructions = {OWN_PACKAGE / name for name in ("hashing/vector_instructions.py", "ic/memory.py")}
@@ -49,7 +49,7 @@ def package(place: Path, loop: str) -> Path:
     return copy / "some_loops.py"
 
 
-def test_another_text_of_a_loop_is_compiled_into_another_folder(tmp_path: Path) -> None:
+def test_changed_loop_source_is_compiled_into_another_folder(tmp_path: Path) -> None:
     """One file's loops may call another's, of which numba's own stamp knows nothing; constants are compiled in."""
     loop = package(tmp_path, "from causeway_proofs.constants import MORE")
     first = folder(tmp_path)
@@ -88,7 +88,7 @@ def run(place: Path, text: str) -> str:
 
 
 @pytest.mark.slow
-def test_kept_code_that_is_damaged_is_made_again(tmp_path: Path) -> None:
+def test_corrupted_cached_code_is_recompiled(tmp_path: Path) -> None:
     """Cut off, or with other bytes: a file system gives that back after a power failure."""
     package(tmp_path, LOOP)
     use = "from causeway_proofs.some_loops import double; print(double(21), len(double.stats.cache_hits))"
@@ -114,7 +114,7 @@ def test_kept_code_that_is_damaged_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_process_compiles_the_last_file_of_loops_meanwhile(tmp_path: Path) -> None:
+def test_second_process_compiles_the_last_loop_module_meanwhile(tmp_path: Path) -> None:
     loops = package(tmp_path, LOOP)
     loops.with_name("last_loops.py").write_text(LOOP.replace("double", "triple"))
     modules = ["causeway_proofs.some_loops", "causeway_proofs.last_loops"]
@@ -133,7 +133,7 @@ def test_a_second_process_compiles_the_last_file_of_loops_meanwhile(tmp_path: Pa
     assert run(tmp_path, text) == "42 1"
 
 
-def test_loops_that_were_not_compiled_are_before_a_command_begins(
+def test_uncompiled_loops_are_compiled_before_a_command_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = []
@@ -157,7 +157,7 @@ def test_loops_that_were_not_compiled_are_before_a_command_begins(
     assert (len(calls), capsys.readouterr().err) == (2, "")
 
 
-def test_a_machine_without_a_place_for_compiled_code_is_no_error(tmp_path: Path) -> None:
+def test_machine_without_a_cache_folder_is_no_error(tmp_path: Path) -> None:
     """Neither beside the package nor in the user's cache: code that is compiled there is for one process."""
     file = tmp_path / "file"
     file.touch()
@@ -180,7 +180,7 @@ def test_a_machine_without_a_place_for_compiled_code_is_no_error(tmp_path: Path)
     assert done.stdout.strip() == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
 
 
-def test_code_that_another_user_has_prepared_is_used_where_it_cannot_be_written(
+def test_code_prepared_by_another_user_is_used_from_a_read_only_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared, own = tmp_path / "shared", tmp_path / "own"
@@ -191,7 +191,7 @@ def test_code_that_another_user_has_prepared_is_used_where_it_cannot_be_written(
     assert jit_cache.cache_folder.__wrapped__() == shared
 
 
-def test_a_user_without_a_home_keeps_nothing_where_commands_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_home_writes_no_cache_to_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert all(place.is_absolute() for place in jit_cache._places())
@@ -199,7 +199,7 @@ def test_a_user_without_a_home_keeps_nothing_where_commands_are_run(monkeypatch:
     assert all(place.is_absolute() for place in jit_cache._places())
 
 
-def test_old_folders_of_compiled_code_do_not_pile_up(tmp_path: Path) -> None:
+def test_old_cache_folders_are_removed(tmp_path: Path) -> None:
     for age in range(20):
         made = tmp_path / f"compiled-{age}"
         made.mkdir()
@@ -215,7 +215,7 @@ def test_old_folders_of_compiled_code_do_not_pile_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_told_and_nothing_is_said_to_be_prepared(tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_no_code_marked_as_prepared(tmp_path: Path) -> None:
     package(tmp_path, LOOP)
     text = (
         "import errno, pathlib\n"
@@ -232,7 +232,7 @@ def test_a_full_disk_is_told_and_nothing_is_said_to_be_prepared(tmp_path: Path) 
     assert run(tmp_path, text) == "42 No space left on device False"
 
 
-def test_loops_taken_without_the_compiler_do_the_same_and_refuse_other_arguments(tmp_path: Path) -> None:
+def test_uncompiled_loops_give_equal_results_and_refuse_other_arguments(tmp_path: Path) -> None:
     """Numba's functions in C look at the sizes of what they are given, and take numbers of one type for another."""
     text = """
 import sys

@@ -48,7 +48,7 @@ def colliding(count: int) -> list[bytes]:
     ]
 
 
-def test_chosen_collisions_cost_a_bounded_search_and_no_mistake() -> None:
+def test_chosen_collisions_cost_a_bounded_search_and_stay_distinct() -> None:
     slices = colliding(1_000)
     numbers, firsts = numbered(slices + slices)
     assert [(slices + slices)[firsts[number]] for number in numbers] == slices + slices

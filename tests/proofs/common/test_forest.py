@@ -46,7 +46,7 @@ def digests(values: list[bytes]) -> np.ndarray:
 
 @given(forests_and_runs())
 @settings(max_examples=sized(90, 1000), deadline=None)
-def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
+def test_every_range_with_its_siblings_yields_the_root_of_its_tree(case):
     sizes, runs = case
     leaves = [[leaf(tree, place) for place in range(size)] for tree, size in enumerate(sizes)]
     forest = built(digests([value for tree in leaves for value in tree]), np.array(sizes))
@@ -98,7 +98,7 @@ def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
             run_roots(shown, groups, first, forest.sizes[tree], sides, counts + 1)
 
 
-def test_a_run_that_does_not_fit_its_tree_is_refused():
+def test_range_that_does_not_fit_its_tree_is_refused():
     leaves = digests([leaf(0, 0), leaf(0, 1)])
     groups = group_rows(np.zeros(2, dtype=np.uint64))
     none, zero = np.empty((0, 32), dtype=np.uint8), np.zeros(1, dtype=np.int64)

@@ -18,11 +18,11 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("path", "expected"), PATHS, ids=[expected for _, expected in PATHS])
-def test_paths_are_those_of_the_text(path: bytes, expected: str) -> None:
+def test_paths_match_the_specification(path: bytes, expected: str) -> None:
     assert path == expected.encode()
 
 
-def test_what_cannot_stand_in_a_path_is_refused() -> None:
+def test_invalid_path_parts_are_refused() -> None:
     with pytest.raises(InvalidInput, match="'a/b' is no identifier"):
         ibc.channel_path_v1("a/b", "channel-0")
     with pytest.raises(InvalidInput, match="sequence is 0"):

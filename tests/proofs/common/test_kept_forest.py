@@ -29,7 +29,7 @@ def _leaves(draw: np.random.Generator, count: int) -> Digests:
 
 @settings(deadline=None, max_examples=sized(27, 300))
 @given(first=st.lists(sizes, min_size=4, max_size=4), made=changes, seed=st.integers(0, 2**32))
-def test_any_changes_give_the_trees_of_the_leaves(
+def test_any_changes_yield_the_trees_of_the_leaves(
     first: list[int], made: list[tuple[int, int, float, list[float]]], seed: int
 ) -> None:
     draw = np.random.default_rng(seed)
@@ -72,7 +72,7 @@ def _compare(forest: MerkleForest, trees: list[Digests], draw: np.random.Generat
         assert [nodes.tolist() for nodes in forest.nodes_of(tree)] == [nodes.tolist() for nodes in whole.nodes_of(tree)]
 
 
-def test_a_change_hashes_what_is_above_it_and_a_tree_that_grows_is_moved_with_its_nodes(
+def test_change_hashes_only_ancestors_and_a_growing_tree_moves_with_its_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hashed: list[int] = []

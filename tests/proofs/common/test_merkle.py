@@ -25,7 +25,7 @@ def root(leaves: Sequence[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("few", [0, FEW])
-def test_roots_of_many_runs_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roots_of_many_ranges_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merkle, "FEW", few)
     sizes = [1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 65, 1]
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -36,5 +36,5 @@ def test_roots_of_many_runs_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -
     assert [bytes(found) for found in roots] == expected
 
 
-def test_no_run_no_root() -> None:
+def test_no_range_has_no_root() -> None:
     assert merkle_roots(np.empty((0, 32), dtype=np.uint8), group_rows(np.empty(0))).shape == (0, 32)

@@ -31,14 +31,14 @@ def loaded_by(statement: str) -> set[str]:
     return set(json.loads(told.stdout))
 
 
-def test_every_family_is_named_in_the_librarys_docstring() -> None:
+def test_library_docstring_names_every_family() -> None:
     assert library.__doc__ is not None
     for family in FAMILIES:
         assert f"``{family}``" in library.__doc__
 
 
 @pytest.mark.parametrize("name", ["", *FAMILIES])
-def test_public_names_are_there_and_hide_no_module(name: str) -> None:
+def test_public_names_exist_and_shadow_no_module(name: str) -> None:
     module = importlib.import_module(".".join(["causeway_proofs", name]).rstrip("."))
     files = {path.stem for path in (FOLDER / name).glob("*.py")}
     for public in module.__all__:
@@ -57,20 +57,20 @@ def test_public_names_are_there_and_hide_no_module(name: str) -> None:
     assert set(module.__all__) == imported == set(ast.literal_eval(declared))
 
 
-def test_a_kind_of_document_loads_no_other_family() -> None:
+def test_document_kind_loads_no_other_family() -> None:
     loaded = loaded_by("from causeway_proofs.documents import KINDS; KINDS['ics23']")
     assert "causeway_proofs.ics23.verify" in loaded
     others = ("pandas", "datafusion", "causeway_proofs.substrate", "causeway_proofs.mmr.proof")
     assert not loaded & set(others)
 
 
-def test_the_door_itself_is_cheap() -> None:
+def test_package_import_is_cheap() -> None:
     loaded = loaded_by("import causeway_proofs")
     assert not loaded.intersection(HEAVY)
     assert not [name for name in loaded if name.startswith(tuple(f"causeway_proofs.{family}" for family in FAMILIES))]
 
 
-def test_all_families_together_need_nothing_of_the_engine() -> None:
+def test_all_families_together_import_no_engine_module() -> None:
     loaded = loaded_by(f"from causeway_proofs import {', '.join(FAMILIES)}")
     assert not {name for name in loaded if name == "causeway" or name.startswith("causeway.")}
     assert not loaded.intersection({"pyspark", "pandas"})

@@ -32,7 +32,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_other_encodings_are_the_same_message(case: str) -> None:
+def test_other_encodings_yield_the_same_message(case: str) -> None:
     found = parse(ExistenceProof, SAME[case], "proof")
     assert found == PROOF and found.SerializeToString() == KEY + VALUE
     assert not is_canonical(found, SAME[case])
@@ -40,12 +40,12 @@ def test_other_encodings_are_the_same_message(case: str) -> None:
         parse_canonical(ExistenceProof, SAME[case], "proof")
 
 
-def test_lists_of_numbers_come_in_pieces() -> None:
+def test_packed_and_split_lists_of_numbers_are_read() -> None:
     for encoded in (b"\x22\x03\x01\xac\x02", b"\x20\x01\x20\xac\x02", b"\x22\x02\x81\x00\x20\xac\x82\x00"):
         assert parse(CompressedExistenceProof, encoded, "proof") == PATH
 
 
-def test_messages_that_are_no_choice_are_merged_and_of_a_choice_the_last_counts() -> None:
+def test_repeated_messages_are_merged_and_the_last_of_a_oneof_counts() -> None:
     merged = parse(NonExistenceProof, b"\x12\x03" + KEY + b"\x12\x03" + VALUE, "proof")
     assert merged == NonExistenceProof(left=PROOF)
     exist, absent = b"\x0a\x06" + KEY + VALUE, b"\x12\x00"
@@ -74,7 +74,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_deployed_decoders_do_not_read_as_one_message_is_refused(case: str) -> None:
+def test_encodings_that_deployed_decoders_reject_are_refused(case: str) -> None:
     data, text = REFUSED[case]
     with pytest.raises(
         MalformedProof, match=r"^proof is no protobuf message cosmos\.ics23\.v1\.CommitmentProof: "
@@ -83,7 +83,7 @@ def test_what_deployed_decoders_do_not_read_as_one_message_is_refused(case: str)
     assert text in str(error.value)
 
 
-def test_too_much_is_not_looked_into() -> None:
+def test_oversized_encodings_are_not_parsed() -> None:
     assert parse(CommitmentProof, WHOLE.SerializeToString(), "proof", 8) == WHOLE
     with pytest.raises(OverLimit):
         parse(CommitmentProof, WHOLE.SerializeToString(), "proof", 7)

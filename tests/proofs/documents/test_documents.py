@@ -66,7 +66,7 @@ def with_change(document: Document, place: Place, value: Any, how: str) -> Docum
 
 @settings(deadline=None, derandomize=True, max_examples=sized(360, 4000))
 @given(st.sampled_from(PLACES), st.sampled_from(ODD), st.sampled_from(["put", "put", "put", "delete", "repeat"]))
-def test_anything_anywhere_is_judged_or_told_in_one_line(spot: tuple[str, Place], value: Any, how: str) -> None:
+def test_any_document_is_judged_or_refused_in_one_line(spot: tuple[str, Place], value: Any, how: str) -> None:
     name, place = spot
     document = with_change(copy.deepcopy(DOCUMENTS[name]), place, copy.deepcopy(value), how)
     try:
@@ -84,7 +84,7 @@ def test_anything_anywhere_is_judged_or_told_in_one_line(spot: tuple[str, Place]
 
 @settings(deadline=None, derandomize=True)
 @given(st.recursive(st.none() | st.integers() | st.text() | st.booleans(), lambda x: st.lists(x, max_size=3)))
-def test_no_value_is_more_than_a_value_error(value: object) -> None:
+def test_any_value_raises_at_most_a_value_error(value: object) -> None:
     for read in (parse_bytes, parse_label, parse_principal, parse_time, parse_duration):
         try:
             found = read(value)
@@ -97,7 +97,7 @@ def test_no_value_is_more_than_a_value_error(value: object) -> None:
 
 @settings(deadline=None, derandomize=True)
 @given(st.binary(max_size=29))
-def test_ids_come_back_from_their_text(principal: bytes) -> None:
+def test_ids_round_trip_through_text(principal: bytes) -> None:
     text = principal_to_text(principal)
     assert principal_from_text(text) == parse_principal(text if "-" in text else principal.hex()) == principal
     assert parse_bytes(f"principal:{text}") == parse_label(f"principal:{text}") == principal
@@ -107,7 +107,7 @@ def test_ids_come_back_from_their_text(principal: bytes) -> None:
 
 @settings(deadline=None, derandomize=True)
 @given(st.integers(0, 2**63 - 1))
-def test_times_come_back_from_what_is_shown(time: int) -> None:
+def test_times_round_trip_through_text(time: int) -> None:
     assert parse_time(format_time(time)) == parse_time(time) == parse_time(str(time)) == time
 
 
@@ -117,6 +117,6 @@ def test_well_known_ids() -> None:
     assert principal_from_text("rwlgt-iiaaa-aaaaa-aaaaa-cai").hex() == "00000000000000000101"
 
 
-def test_a_root_in_a_trust_document_is_what_it_says() -> None:
+def test_trust_document_defines_its_root() -> None:
     trust = parse_trust_object({"kind": "root", "root": "0x" + "AB" * 32}, "here")
     assert trust.target == b"\xab" * 32 and trust.subject == f"root {'ab' * 32}"

@@ -72,7 +72,7 @@ def refused(document: dict[str, Any], trust: Trust) -> bool:
 
 
 @pytest.mark.parametrize("case", PROVED)
-def test_what_is_proved_is_true_and_one_altered_byte_is_refused(cli: Run, lake: str, case: str) -> None:
+def test_proofs_verify_and_one_altered_byte_is_refused(cli: Run, lake: str, case: str) -> None:
     code, _, err = cli("prove", lake, *PROVED[case], "--out", "proof.json", "--trust-out", "trust.json")
     assert (code, err) == (0, "")
     code, out, _ = cli("verify", "proof.json", "--trust", "trust.json")
@@ -86,7 +86,7 @@ def test_what_is_proved_is_true_and_one_altered_byte_is_refused(cli: Run, lake: 
     assert refused(proof, parse_trust_object({"kind": "root", "root": "11" * 32}, "trust"))
 
 
-def test_ingress_is_the_whole_list_with_the_blocks_that_posted_nothing(cli: Run, lake: str) -> None:
+def test_ingress_is_the_complete_list_with_empty_blocks(cli: Run, lake: str) -> None:
     code, out, _ = cli("prove", lake, "--chain", "far", "--ingress", "--height", 9, "--json")
     assert code == 0
     relay, entries = relay_leaves(open_lake(lake), 9)[0], json.loads(out)["entries"]
@@ -100,7 +100,7 @@ def test_ingress_is_the_whole_list_with_the_blocks_that_posted_nothing(cli: Run,
     ]
 
 
-def test_without_a_height_the_first_state_that_lists_a_message_is_found(lake: str) -> None:
+def test_first_state_that_lists_a_message_is_found_without_a_height(lake: str) -> None:
     opened = open_lake(lake)
     shown = prove_message(opened, "left", "far", index=3)
     for height in range(shown.relay.height + 1, 12):
@@ -108,7 +108,7 @@ def test_without_a_height_the_first_state_that_lists_a_message_is_found(lake: st
     assert shown.relay.number == shown.block, "the block that posted it"
 
 
-def test_each_leaf_of_a_fork_proves_what_it_lists_itself(tmp_path: Path) -> None:
+def test_each_leaf_of_a_fork_proves_its_own_list(tmp_path: Path) -> None:
     """Leaf 0 alone has what ``left`` posts, leaf 1 what ``right`` does; leaf 1 is kept, and ``left`` goes back."""
     opened = open_lake(make_lake(tmp_path, faults=FORK))
     first, second = relay_leaves(opened, 7)
@@ -127,7 +127,7 @@ def test_each_leaf_of_a_fork_proves_what_it_lists_itself(tmp_path: Path) -> None
         prove_message(opened, "right", "left", index=0, height=7, leaf="0")
 
 
-def test_the_leaf_is_named_and_the_verdict_names_its_head(cli: Run, tmp_path: Path) -> None:
+def test_leaf_is_named_and_the_verdict_names_its_head(cli: Run, tmp_path: Path) -> None:
     """By number or by the hash of its block; a proof of one leaf is not true under the header of the other."""
     lake = make_lake(tmp_path, faults=FORK)
     heads = [one.leaf.hash.hex() for one in relay_leaves(open_lake(lake), 8)]
@@ -174,12 +174,12 @@ def test_the_leaf_is_named_and_the_verdict_names_its_head(cli: Run, tmp_path: Pa
         (["--chain", "left", "--queue", "send", "--watermark"], "--queue"),
     ],
 )
-def test_what_cannot_be_proved_is_said_in_one_line(cli: Run, lake: str, arguments: list[Any], text: str) -> None:
+def test_unprovable_requests_are_reported_in_one_line(cli: Run, lake: str, arguments: list[Any], text: str) -> None:
     code, out, err = cli("prove", lake, *arguments)
     assert (code, out) == (2, "")
     assert text in err and len(err.splitlines()) == 1
 
 
-def test_a_lake_of_another_protocol_has_no_relay_chain(cli: Run, tmp_path: Path) -> None:
+def test_lake_of_another_protocol_has_no_relay_chain(cli: Run, tmp_path: Path) -> None:
     code, _, err = cli("prove", make_domains(tmp_path), "--chain", "left", "--watermark")
     assert code == 2 and "--watermark" in err

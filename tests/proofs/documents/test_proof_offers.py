@@ -40,7 +40,7 @@ def messages(place: str) -> list[ProvableMessage]:
     ]
 
 
-def test_every_message_between_chains_is_proved_by_all_that_is_offered(lake: str) -> None:
+def test_every_offered_proof_of_a_message_between_chains_verifies(lake: str) -> None:
     opened = open_lake(lake)
     between = messages(lake)
     assert len(between) == 4  # two requests, two answers
@@ -53,7 +53,7 @@ def test_every_message_between_chains_is_proved_by_all_that_is_offered(lake: str
             assert verify_document(document, parse_trust(json.dumps(found.trust).encode(), "trust")).valid
 
 
-def test_of_a_message_that_is_not_there_nothing_is_proved(lake: str) -> None:
+def test_missing_message_has_no_proof(lake: str) -> None:
     opened = open_lake(lake)
     message = messages(lake)[0]
     beyond = ProvableMessage(message.source, message.destination, message.substream, 999, message.heights)
@@ -62,7 +62,7 @@ def test_of_a_message_that_is_not_there_nothing_is_proved(lake: str) -> None:
             prove_offer(opened, offer)
 
 
-def test_nothing_is_offered_of_chains_that_are_not_there(lake: str) -> None:
+def test_missing_chains_have_no_offers(lake: str) -> None:
     opened: OpenedLake = open_lake(lake)
     assert find_offers(opened, ProvableMessage("left", "nowhere", 0, 0, {"committed": [1]})) == ()
     assert find_offers(opened, ProvableMessage("left", "left", 0, 0, {"committed": [1]})) == ()

@@ -69,7 +69,7 @@ def test_certificates(verify: Run) -> None:
     assert checks == 9
 
 
-def test_a_certified_value(verify: Run) -> None:
+def test_certified_value(verify: Run) -> None:
     vectors = load_vectors("ic_certificates")
     case = vectors["certificates"][0]
     (lookup,), (canister,) = case["lookups"], case["canisters"]
@@ -105,7 +105,7 @@ def test_ics23_files_in_the_published_form(verify: Run) -> None:
         assert code == 0 and {step["track"] for step in verdict["steps"]} >= set(range(20))
 
 
-def test_a_path_of_a_real_chain_under_its_trusted_header(verify: Run) -> None:
+def test_path_of_a_real_chain_under_its_trusted_header(verify: Run) -> None:
     case = load_vectors("ibc_light_client")["membership"]
     trust = {"kind": "tendermint_trust", **{name: case[name] for name in ("height", "client_state", "consensus_state")}}
     document = {"kind": "ics23_chained", **{name: case[name] for name in ("path", "value", "proof")}}
@@ -116,7 +116,7 @@ def test_a_path_of_a_real_chain_under_its_trusted_header(verify: Run) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_the_answer_of_a_real_node_to_a_query(verify: Run, place: int) -> None:
+def test_response_of_a_real_node_to_a_query(verify: Run, place: int) -> None:
     case = load_vectors("ibc_queries")["answers"][place]
     response, commit = case["response"], {"result": {"signed_header": {"header": case["header"]}}}
     for answer in ({"jsonrpc": "2.0", "id": 1, "result": {"response": response}}, {"response": response}):
@@ -140,7 +140,7 @@ WRONG_ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_ANSWERS)
-def test_what_is_missing_in_an_answer_is_named(verify: Run, case: str) -> None:
+def test_missing_part_of_a_response_is_named(verify: Run, case: str) -> None:
     change, text = WRONG_ANSWERS[case]
     found = load_vectors("ibc_queries")["answers"][0]
     commit = {"result": {"signed_header": {"header": found["header"]}}}
@@ -157,7 +157,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from places(value[key], (*place, key))
 
 
-def test_anything_anywhere_in_an_answer_is_judged(verify: Run) -> None:
+def test_any_value_in_a_response_is_judged(verify: Run) -> None:
     """What changes nothing is what no proof needs: the envelope, and what the node says beside its proof."""
     case = load_vectors("ibc_queries")["answers"][0]
     trust = parse_trust(json.dumps({"signed_header": {"header": case["header"]}}).encode(), "trust")
@@ -180,14 +180,14 @@ def test_anything_anywhere_in_an_answer_is_judged(verify: Run) -> None:
     assert code == 2 and verdict["error"]["text"] == 'error: the node answered "too low"'
 
 
-def test_an_answer_with_a_proof_of_another_form_is_refused(verify: Run) -> None:
+def test_response_with_a_proof_of_another_form_is_refused(verify: Run) -> None:
     response = load_vectors("ibc_queries")["answers"][0]["response"]
     response["proofOps"]["ops"][1]["type"] = "simple:v"
     code, verdict = verify({"response": response}, "--trust", "00" * 32)
     assert code == 2 and 'ops[1]: type: "simple:v": must be one of ics23:iavl' in verdict["error"]["text"]
 
 
-def test_the_update_of_a_real_chain(verify: Run) -> None:
+def test_update_of_a_real_chain(verify: Run) -> None:
     case = load_vectors("ibc_light_client")["update"]
     trust = {
         "kind": "tendermint_trust",
@@ -202,7 +202,7 @@ def test_the_update_of_a_real_chain(verify: Run) -> None:
     assert (code, verdict["error"]["name"]) == (2, "ClientExpired")
 
 
-def test_a_storage_proof_of_a_genesis_state(verify: Run) -> None:
+def test_storage_proof_of_a_genesis_state(verify: Run) -> None:
     case = load_vectors("substrate_proofs")["storage"]
     value, absent, incomplete = case["reads"]
     document = {

@@ -92,7 +92,7 @@ def test_rows_and_pairs(function: HashFunction) -> None:
     assert listed(digest_rows(function, matrix[:, :0])) == [ORACLES[function](b"")] * 9
 
 
-def test_values_of_all_lengths_one_behind_the_other(function: HashFunction) -> None:
+def test_consecutive_values_of_all_lengths(function: HashFunction) -> None:
     """Slices that begin and end with the data, so that whole blocks cannot be read there."""
     random = np.random.default_rng(11)
     for count in (1, 2, 15, 16, 17, 33, 700):
@@ -120,13 +120,13 @@ def test_long_values_and_long_prefixes(function: HashFunction) -> None:
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2), (0, 11), (11, 11)])
-def test_a_slice_outside_of_the_data_is_an_error(function: HashFunction, start: int, stop: int) -> None:
+def test_slice_outside_of_the_data_is_an_error(function: HashFunction, start: int, stop: int) -> None:
     data = np.zeros(10, dtype=np.uint8)
     with pytest.raises(ValueError, match="inside of the data's 10 bytes"):
         digest_slices(function, data, np.array([0, start]), np.array([10, stop]))
 
 
-def test_shapes_that_do_not_fit_are_errors() -> None:
+def test_mismatched_shapes_are_errors() -> None:
     data, ends = np.zeros(10, dtype=np.uint8), np.zeros(3, dtype=np.int64)
     with pytest.raises(ValueError, match="3 starts and 2 stops"):
         digest_slices(HashFunction.SHA256, data, ends, ends[1:])
@@ -138,7 +138,7 @@ def test_shapes_that_do_not_fit_are_errors() -> None:
         digest_pairs(HashFunction.SHA256, b"", np.zeros((2, 32), np.uint8), np.zeros((3, 32), np.uint8))
 
 
-def test_an_engine_that_gives_other_digests_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_with_wrong_digests_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_chosen", {})
     found = columns.engine_for(HashFunction.KECCAK_256, 10)
     assert found is not None, "side by side is ten times as fast"
@@ -148,7 +148,7 @@ def test_an_engine_that_gives_other_digests_is_not_used(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("prepared", [True, False], ids=["compiled before", "never compiled"])
-def test_compiled_code_is_loaded_when_that_pays(monkeypatch: pytest.MonkeyPatch, prepared: bool) -> None:
+def test_compiled_code_is_loaded_if_it_saves_time(monkeypatch: pytest.MonkeyPatch, prepared: bool) -> None:
     monkeypatch.setattr(columns, "_chosen", {})
     monkeypatch.setattr(columns, "_spent", 0)
     monkeypatch.setattr(columns, "_LOADED", "a module that was not loaded")

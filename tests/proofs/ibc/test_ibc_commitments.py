@@ -101,6 +101,6 @@ def test_every_key(vectors: dict[str, Any]) -> None:
         assert (parsed.client, parsed.sequence) == (client, sequence)
 
 
-def test_the_error_acknowledgement(vectors: dict[str, Any]) -> None:
+def test_error_acknowledgement(vectors: dict[str, Any]) -> None:
     case = next(case for case in vectors["acknowledgements"] if case["case"] == "v2_error_acknowledgement")
     assert case["acknowledgements"] == [UNIVERSAL_ERROR_ACKNOWLEDGEMENT.hex()]

@@ -31,7 +31,7 @@ ids = st.binary(max_size=29)
     st.binary(max_size=40),
     st.randoms(use_true_random=False),
 )
-def test_any_threshold_of_signers_makes_the_whole_keys_signature(
+def test_any_threshold_of_signers_yields_the_signature_of_the_whole_key(
     threshold: int, others: int, seed: bytes, message: bytes, random: object
 ) -> None:
     secret = bls.SecretKey.derive(seed)
@@ -52,7 +52,7 @@ def test_any_threshold_of_signers_makes_the_whole_keys_signature(
 @given(
     st.lists(st.tuples(st.binary(min_size=1, max_size=4), st.binary(max_size=9)), min_size=1, max_size=4, unique=True)
 )
-def test_aggregates_hold_for_their_messages_and_keys_only(pairs: list[tuple[bytes, bytes]]) -> None:
+def test_aggregates_verify_only_for_their_messages_and_keys(pairs: list[tuple[bytes, bytes]]) -> None:
     secrets = [bls.SecretKey.derive(seed) for seed, _ in pairs]
     messages = [b"%d " % at + message for at, (_, message) in enumerate(pairs)]
     keys = [secret.public_key() for secret in secrets]
@@ -66,7 +66,7 @@ def test_aggregates_hold_for_their_messages_and_keys_only(pairs: list[tuple[byte
 
 @slow_settings
 @given(st.dictionaries(st.binary(min_size=1, max_size=3), st.binary(max_size=5), max_size=5), st.integers(0, 2**64 - 1))
-def test_a_certificate_of_any_state_is_accepted(content: dict[bytes, bytes], time: int) -> None:
+def test_certificate_of_any_state_is_accepted(content: dict[bytes, bytes], time: int) -> None:
     content.pop(b"time", None)
     tree = state_tree({b"content": content}, time)
     delegation = delegate(SUBNETS, SUBNET_ID, time, ROOT.sign)
@@ -83,7 +83,7 @@ def test_a_certificate_of_any_state_is_accepted(content: dict[bytes, bytes], tim
 
 
 @pytest.mark.parametrize("form", [RangesForm.SUBNET, RangesForm.PIECES])
-def test_ranges_end_where_they_end(form: RangesForm) -> None:
+def test_canister_ranges_include_their_bounds_and_no_more(form: RangesForm) -> None:
     delegation = delegate(SUBNETS, SUBNET_ID, 1, ROOT.sign, form=form, ranges_a_piece=3)
     data = encode_certificate(certify(state_tree({}, 1), SUBNET.sign, delegation))
     inside = [RANGES[0][0], RANGES[0][1], RANGES[3][0], RANGES[-1][1], RANGES[2][0] + b"\0"]
@@ -97,7 +97,7 @@ def test_ranges_end_where_they_end(form: RangesForm) -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=sized(27, 300))
 @given(st.data())
-def test_an_altered_certificate_is_refused(data: st.DataObject) -> None:
+def test_altered_certificate_is_refused(data: st.DataObject) -> None:
     encoded = certificate()
     bit = data.draw(st.integers(0, len(encoded) * 8 - 1))
     altered = bytearray(encoded)
@@ -122,7 +122,7 @@ def test_leb128_has_one_form(value: int, data: bytes) -> None:
 
 @quick_settings
 @given(st.lists(st.tuples(ids, ids).map(lambda pair: (min(pair), max(pair))), max_size=30))
-def test_ranges_come_back(ranges: list[tuple[bytes, bytes]]) -> None:
+def test_ranges_round_trip(ranges: list[tuple[bytes, bytes]]) -> None:
     encoded = encode_ranges(ranges)
     assert decode_ranges(encoded) == decode_ranges(encoded[3:]) == tuple(ranges)
     with pytest.raises(ProofError):

@@ -62,7 +62,7 @@ from tests.support.ic.ic_certification import (
 ROOT_KEY = ROOT.public_key()
 
 
-def test_a_subnet_of_signers_certifies() -> None:
+def test_subnet_of_signers_certifies() -> None:
     dealing = deal(ROOT, 3, 4, seeded_coefficients(b"seed", 3))
 
     def sign(message: bytes) -> bytes:
@@ -106,7 +106,7 @@ def test_certificates_of_the_root_subnet() -> None:
         verify_certificate(data, ROOT_KEY, subnet_id=SUBNET_ID)
 
 
-def test_a_delegation_for_another_subnet_does_not_help() -> None:
+def test_delegation_of_another_subnet_is_refused() -> None:
     tree = prune(state(), PATHS)
     lent = delegate(SUBNETS, OTHER_ID, NOW, ROOT.sign)
     with pytest.raises(InvalidSignature):
@@ -138,7 +138,7 @@ def test_freshness() -> None:
         verify_certificate(data, ROOT_KEY, freshness=Freshness(NOW + 6, 10, 0, 5))
 
 
-def test_a_certificate_without_its_time_is_refused() -> None:
+def test_certificate_without_its_time_is_refused() -> None:
     tree = prune(state(), [CERTIFIED])
     with pytest.raises(PathNotProven):
         certify(tree, ROOT.sign)
@@ -166,7 +166,7 @@ NO_DELEGATION = entry("delegation", b"\xf6")
         cbor_head(5, 3) + NO_DELEGATION + SIGNATURE + TREE,
     ],
 )
-def test_forms_of_the_same_certificate(encoded: bytes) -> None:
+def test_equivalent_forms_of_a_certificate(encoded: bytes) -> None:
     assert decode_certificate(encoded) == decode_certificate(certificate(None))
     verify_certificate(encoded, ROOT_KEY)
 
@@ -197,12 +197,12 @@ def test_forms_of_the_same_certificate(encoded: bytes) -> None:
         cbor_head(5, 1) + b"\x61\xff" + SIGNATURE,
     ],
 )
-def test_what_is_no_certificate(encoded: bytes) -> None:
+def test_malformed_certificates_are_refused(encoded: bytes) -> None:
     with pytest.raises(MalformedCertificate):
         decode_certificate(encoded)
 
 
-def test_what_are_no_ranges_and_no_time() -> None:
+def test_malformed_ranges_and_times_are_refused() -> None:
     for encoded in ("", "f6", "8140", "818140", "81834040", "8182410140", "82824040", "8180", "9fff", "81824040ff"):
         with pytest.raises(MalformedRanges):
             decode_ranges(bytes.fromhex(encoded))

@@ -41,7 +41,7 @@ def test_hash_tree_digests_and_encodings() -> None:
     assert merge(pruned, full) == merge(full, pruned) == full
 
 
-def test_a_builder_leaves_out_the_explicit_empty_node() -> None:
+def test_builder_omits_the_explicit_empty_node() -> None:
     case = load_vectors("ic_hash_tree")
 
     def labeled(value: Any) -> Any:
@@ -156,7 +156,7 @@ def test_altered_certificates_are_refused() -> None:
             verify_certificate(data + more, key)
 
 
-def test_a_certificate_as_its_own_delegation_is_refused() -> None:
+def test_certificate_as_its_own_delegation_is_refused() -> None:
     case, data, key = certificates()["agent_js_sample_cert"]
     own = decode_certificate(data)
     wrapped = Certificate(own.tree, own.signature, Delegation(bytes.fromhex(case["delegation"]["subnet_id"]), data))
@@ -164,7 +164,7 @@ def test_a_certificate_as_its_own_delegation_is_refused() -> None:
         verify_certificate(encode_certificate(wrapped), key)
 
 
-def test_old_certificates_are_refused_when_they_must_be_fresh() -> None:
+def test_old_certificates_are_refused_if_freshness_is_required() -> None:
     case, data, key = certificates()["agent_js_sample_cert"]
     time = case["time"]
     verify_certificate(data, key, freshness=Freshness(time + 10, 10))

@@ -37,7 +37,7 @@ def one_by_one(roots: Sequence[bytes], signatures: Sequence[bytes], keys: Sequen
     return texts(found)
 
 
-def test_all_hold_together() -> None:
+def test_valid_signatures_verify_together() -> None:
     verified = VerifiedRoots()
     assert verify_certifications(ROOTS, SIGNATURES, KEYS, verified) == [None] * 5
     assert len(verified) == 5
@@ -47,7 +47,7 @@ def test_all_hold_together() -> None:
     assert verify_certifications(*both, VerifiedRoots()) == [None] * 7, "two roots of one key, and one twice"
 
 
-def test_each_that_fails_is_named_as_one_by_one() -> None:
+def test_each_failed_signature_is_named_as_one_by_one() -> None:
     signatures, keys = list(SIGNATURES), list(KEYS)
     signatures[1], signatures[2] = signatures[2], signatures[1]
     assert (found := texts(verify_certifications(ROOTS, signatures, keys, VerifiedRoots()))) == one_by_one(
@@ -66,7 +66,7 @@ def test_each_that_fails_is_named_as_one_by_one() -> None:
     assert len(verified) == 1
 
 
-def test_errors_that_cancel_each_other_out_are_found() -> None:
+def test_mutually_cancelling_errors_are_found() -> None:
     """Two signatures whose sum is right, each of them wrong: without coefficients they would pass."""
     error = G1Point()
     first = bls.signature_point(SIGNATURES[0]) + error
@@ -78,7 +78,7 @@ def test_errors_that_cancel_each_other_out_are_found() -> None:
     assert [type(error) for error in errors] == [InvalidSignature, InvalidSignature]
 
 
-def test_what_holds_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_signatures_are_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
     verified = VerifiedRoots(most=4)
     counted: list[int] = []
 

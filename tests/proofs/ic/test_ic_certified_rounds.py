@@ -84,7 +84,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("version", ["V19", "V20", "V23", "V25"])
-def test_roots_are_those_of_the_state_tree_that_the_oracle_makes(version: str) -> None:
+def test_roots_match_the_state_tree_of_the_oracle(version: str) -> None:
     played = scenario(certification_version=version)
     kernel, oracle = Watched(played), OracleRun(played)
     loopbacks, streams = 0, 0
@@ -111,7 +111,7 @@ def test_roots_are_those_of_the_state_tree_that_the_oracle_makes(version: str) -
     assert loopbacks and streams > 20
 
 
-def test_rounds_offer_the_slices_that_are_cut_from_the_whole_state() -> None:
+def test_rounds_offer_the_slices_of_the_whole_state() -> None:
     kernel = Watched(scenario())
     compared = 0
     for tick in range(7):
@@ -154,7 +154,7 @@ def test_rounds_offer_the_slices_that_are_cut_from_the_whole_state() -> None:
 
 
 @pytest.mark.parametrize(("version", "refused"), [("V23", []), ("V25", ["InvalidStream(DecodeFailed)"])])
-def test_a_height_that_is_in_the_state_must_be_shown(version: str, refused: list[str]) -> None:
+def test_height_in_the_state_needs_a_witness(version: str, refused: list[str]) -> None:
     """From version 24 on whoever leaves the witness of the height out could say any other."""
     kernel = Watched(scenario(certification_version=version))
     view = kernel.run.view
@@ -176,7 +176,7 @@ def test_a_height_that_is_in_the_state_must_be_shown(version: str, refused: list
     assert reasons == refused
 
 
-def test_faulty_nodes_are_named_and_change_no_root_while_enough_are_good() -> None:
+def test_faulty_nodes_are_named_without_effect_while_a_threshold_is_honest() -> None:
     """Node 2 of subnet 1 gives false shares. From tick 3 to 4 two of four nodes of subnet 2 give none: nothing of it is
     certified, and taken, until it has signed again."""
     bls, shared = Watched(scenario()), Watched(scenario(certification="threshold"))
@@ -216,7 +216,7 @@ def test_faulty_nodes_are_named_and_change_no_root_while_enough_are_good() -> No
     assert len(silent.run.state.open_calls.rows) == len(bls.run.state.open_calls.rows) == 0
 
 
-def test_trees_built_anew_leave_the_sizes_of_streams_as_they_are() -> None:
+def test_rebuilt_trees_leave_stream_sizes_unchanged() -> None:
     """Whoever builds them is given all messages in streams, those of the loopback stream too, which are collected
     before a part of a segment is: they count for no other stream."""
     many = ops(*(("call", 10, "echo", bytes(40), 0, None) for _ in range(6)))

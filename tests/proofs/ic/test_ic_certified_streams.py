@@ -39,7 +39,7 @@ def certified(height: int = HEIGHT) -> CertifiedStreams:
     return CertifiedStreams(streams, contents, height, KEY.sign)
 
 
-def test_every_run_is_served_and_verified_as_it_was_asked_for() -> None:
+def test_every_requested_range_is_served_and_verified() -> None:
     streams = certified()
     for begin in (None, BEGIN, BEGIN + 3, END - 1, END):
         for limit in (None, 0, 1, 4, 100):
@@ -71,7 +71,7 @@ def test_slices_are_cut_by_the_bytes_of_their_messages() -> None:
     assert suffix.payload.messages == () and suffix.witness_begin() == BEGIN
 
 
-def test_a_slice_with_an_earlier_witness_is_appended() -> None:
+def test_slice_with_an_earlier_witness_is_appended() -> None:
     streams = certified()
     suffix = streams.encode_certified_stream_slice(OWN, witness_begin=BEGIN + 2, msg_begin=BEGIN + 5, msg_limit=3)
     assert suffix.payload.messages_begin == BEGIN + 5 != suffix.witness_begin()
@@ -81,7 +81,7 @@ def test_a_slice_with_an_earlier_witness_is_appended() -> None:
     assert whole == streams.encode_certified_stream_slice(OWN, msg_begin=BEGIN + 2, msg_limit=6)
 
 
-def test_what_the_state_does_not_have_is_refused_by_name() -> None:
+def test_requests_beyond_the_state_are_refused_by_name() -> None:
     streams = certified()
     with pytest.raises(NoStreamForSubnet):
         streams.encode_certified_stream_slice(b"another")
@@ -103,7 +103,7 @@ def test_what_the_state_does_not_have_is_refused_by_name() -> None:
             streams.encode_certified_stream_slice(OWN, **limits)
 
 
-def test_a_stream_that_goes_on_is_not_the_certified_one() -> None:
+def test_growing_stream_differs_from_the_certified_one() -> None:
     held = stored()
     streams = CertifiedStreams({OWN: held}, {b"time": b"\x01"}, HEIGHT, KEY.sign)
     assert [step.operation for step in streams.encode_certified_stream_slice(OWN).verify_root()] == [
@@ -118,6 +118,6 @@ def test_a_stream_that_goes_on_is_not_the_certified_one() -> None:
         CertifiedStreams({}, {b"streams": {}}, HEIGHT, KEY.sign)
 
 
-def test_a_height_that_the_state_does_not_have_comes_without_a_witness() -> None:
+def test_height_missing_from_the_state_has_no_witness() -> None:
     assert certified().certification.height_witness is not None
     assert certified(HEIGHT + 1).certification.height_witness is None

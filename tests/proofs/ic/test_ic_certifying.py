@@ -53,13 +53,13 @@ def test_one_key_and_any_nodes_make_the_same_certification() -> None:
         verified(replace(WHOLE, seed=6), whole.certification)
 
 
-def test_keys_follow_from_the_seed_and_stay_as_they_are() -> None:
+def test_keys_are_derived_from_the_seed_and_constant() -> None:
     """A lake of an earlier run is re-executed with the keys that it was signed with."""
     assert WHOLE.public_key(0)[:8].hex() == "ac376e3b97727a77"
     assert SHARED.public_key(0) == WHOLE.public_key(0) != WHOLE.public_key(1)
 
 
-def test_false_shares_are_found_named_and_left_out() -> None:
+def test_false_shares_are_detected_named_and_excluded() -> None:
     """Of seven nodes five sign; height 14 begins with the first one, and the last two are asked only if needed."""
     assert (
         signing_threshold(7) == 5
@@ -89,7 +89,7 @@ def test_false_shares_are_found_named_and_left_out() -> None:
     assert replace(SHARED, faults=others).certify(0, 14, ROOT) == good
 
 
-def test_what_is_recorded_stands_for_what_the_key_signs() -> None:
+def test_recorded_certifications_replay_the_signatures_of_the_key() -> None:
     secret = SecretKey.derive(b"of a file")
     key = secret.public_key()
     drawn = random.Random(7)
@@ -116,7 +116,7 @@ def test_what_is_recorded_stands_for_what_the_key_signs() -> None:
                 whole.certify(1, height + 1, ROOT)
 
 
-def test_many_states_are_certified_as_one_by_one() -> None:
+def test_certifications_of_many_states_equal_those_of_one_by_one() -> None:
     faults = ShareFaults(frozenset({(3, 1), (4, 0), (4, 1), (4, 2)}), frozenset({(5, 0), (5, 1), (5, 2)}))
     for mode in ("bls", "threshold"):
         options = IcOptions.model_validate({"certification": mode, "nodes": 7})
@@ -139,14 +139,14 @@ def test_many_states_are_certified_as_one_by_one() -> None:
     assert network.certify_all([]) == []
 
 
-def test_a_subnet_of_one_node_and_of_none() -> None:
+def test_subnet_of_one_node_and_of_none() -> None:
     alone = replace(SHARED, nodes=[(4,), ()])
     assert alone.certify(0, 1, ROOT).certification == WHOLE.certify(0, 1, ROOT).certification
     assert alone.certify(1, 1, ROOT).certification is None
     assert [signing_threshold(nodes) for nodes in (1, 2, 3, 4, 6, 7, 13, 28, 40)] == [1, 1, 1, 3, 3, 5, 9, 19, 27]
 
 
-def test_a_subnet_that_certifies_elsewhere_has_the_key_of_the_scenario() -> None:
+def test_externally_certified_subnet_has_the_key_of_the_scenario() -> None:
     key = WHOLE.public_key(1)
     mixed = replace(WHOLE, external={0: key})
     assert mixed.public_key(0) == key
@@ -156,7 +156,7 @@ def test_a_subnet_that_certifies_elsewhere_has_the_key_of_the_scenario() -> None
         replace(WHOLE, options=IcOptions(certification="off")).certify(0, 1, ROOT)
 
 
-def test_certifications_of_strangers() -> None:
+def test_malformed_certifications_are_refused() -> None:
     encoded = encode_certification(Certification(1, ROOT, b"signature", b"signer", b"witness"))
     assert decode_certification(encoded) == Certification(1, ROOT, b"signature", b"signer", b"witness")
     with pytest.raises(OverLimit, match="Certification"):

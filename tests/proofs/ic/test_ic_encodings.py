@@ -76,7 +76,7 @@ def with_item(encoded: bytes, count: int, added: bytes) -> bytes:
 # Figures, transcribed.
 
 
-def test_a_header_and_a_request_have_the_bytes_of_the_deployed_system() -> None:
+def test_header_and_request_have_the_bytes_of_the_deployed_system() -> None:
     assert encode_stream_header(StreamHeader(23, 25, 256)).hex() == "a3001701181902190100"
     assert encode_stream_message(REQUEST).hex() == (
         "a100a7004a00000000000000010101014a00000000000000020101020304647465737405410606a1000407a2000d011865"
@@ -179,7 +179,7 @@ def test_missing_fields_are_named(missing: str, decode: Callable[[bytes], Any], 
     assert text in str(refused.value)
 
 
-def test_before_version_23_the_fields_of_cycles_have_other_names() -> None:
+def test_cycle_fields_have_other_names_before_version_23() -> None:
     for decode, encoded, name in (
         (decode_request, encode_request(REQUEST), "payment"),
         (decode_response, encode_response(RESPONSE), "refund"),
@@ -218,13 +218,13 @@ def test_reject_codes_are_one_to_six(code: int) -> None:
         ("", "premature end"),
     ],
 )
-def test_broken_headers_are_refused(encoded: str, text: str) -> None:
+def test_malformed_headers_are_refused(encoded: str, text: str) -> None:
     with pytest.raises(DecodeError) as refused:
         decode_stream_header(bytes.fromhex(encoded))
     assert text in str(refused.value)
 
 
-def test_version_26_knows_one_more_reason() -> None:
+def test_version_26_has_one_more_reason() -> None:
     header = StreamHeader(0, 0, 9, (RejectSignal(1, RejectReason.EngineNotAllowed),))
     assert decode_stream_header(encode_stream_header(header, V26), V26) == header
     with pytest.raises(EncodeError, match="not one of certification version 25"):
@@ -291,7 +291,7 @@ def test_values_out_of_range_have_no_encoding() -> None:
         decode_stream_message(encode_stream_message(StreamRefund(CANISTER, 1)), CertificationVersion.V21)
 
 
-def test_deep_nesting_and_huge_claims_are_refused_at_once() -> None:
+def test_deep_nesting_and_huge_lengths_are_refused_at_once() -> None:
     for data in (b"\x81" * 100_000, b"\x9b" + b"\xff" * 8, b"\xbb" + b"\x7f" * 8, b"\x5b" + b"\x7f" * 8):
         with pytest.raises(DecodeError):
             decode_stream_message(data)
@@ -323,7 +323,7 @@ def columns(length: int, **given: Any) -> dict[str, Any]:
     return made | given
 
 
-def test_columns_that_have_no_encoding_are_refused() -> None:
+def test_columns_without_an_encoding_are_refused() -> None:
     responses = np.full(1, Kind.RESPONSE, dtype=np.uint8)
     with pytest.raises(EncodeError, match="kind 0"):
         encode_stream_messages(columns(1, kind=np.zeros(1, np.uint8)))
@@ -335,7 +335,7 @@ def test_columns_that_have_no_encoding_are_refused() -> None:
         encode_stream_messages(columns(1, kind=responses, code=np.ones(1, np.uint8), payload=pa.array([b"\xff"])))
 
 
-def test_pieces_are_bounded_by_rows_and_by_bytes() -> None:
+def test_parts_are_bounded_by_rows_and_by_bytes() -> None:
     assert len(encode_stream_messages(columns(0))) == 0
     assert [len(piece) for piece in encode_in_pieces(columns(70_000))] == [1 << 15, 1 << 15, 70_000 - (1 << 16)]
     large = pa.array([bytes(20 << 20), bytes(20 << 20), b"", bytes(40 << 20), b""], pa.binary())

@@ -152,7 +152,7 @@ def test_values_have_the_encodings_of_the_deployed_system(vectors: dict[str, Any
     assert checked >= 14
 
 
-def test_from_version_23_on_cycles_are_in_another_field(vectors: dict[str, Any]) -> None:
+def test_cycles_use_another_field_from_version_23_on(vectors: dict[str, Any]) -> None:
     """An encoding of one side of the change is none of the other."""
     for case in vectors["encodings"]:
         if case["kind"] not in ("request", "response"):
@@ -164,7 +164,7 @@ def test_from_version_23_on_cycles_are_in_another_field(vectors: dict[str, Any])
                     decode_stream_message(bytes.fromhex(case["cbor"]), version)
 
 
-def test_broken_encodings_are_refused_with_the_deployed_words(vectors: dict[str, Any]) -> None:
+def test_malformed_encodings_are_refused_with_the_deployed_texts(vectors: dict[str, Any]) -> None:
     for case in vectors["malformed"]:
         for version in (CertificationVersion.V23, CertificationVersion.V25, CertificationVersion.V26):
             with pytest.raises(DecodeError) as refused:
@@ -172,7 +172,7 @@ def test_broken_encodings_are_refused_with_the_deployed_words(vectors: dict[str,
             assert case["error"] in str(refused.value), case["change"]
 
 
-def test_columns_have_the_values_and_the_words_of_the_deployed_system(vectors: dict[str, Any]) -> None:
+def test_columns_have_the_values_and_texts_of_the_deployed_system(vectors: dict[str, Any]) -> None:
     """The decoders by columns, of all vectors of one type and version together."""
     decoders: dict[str, Any] = {"stream_header": decode_stream_headers, "message": decode_stream_messages}
     accepted = 0

@@ -61,7 +61,7 @@ def deep(nodes: int) -> HashTree:
     return tree
 
 
-def test_the_specifications_example() -> None:
+def test_example_of_the_specification() -> None:
     tree = Fork(
         Fork(
             Labeled(b"a", Fork(Fork(Labeled(b"x", Leaf(b"hello")), EMPTY), Labeled(b"y", Leaf(b"world")))),
@@ -122,7 +122,7 @@ def test_lookup(nodes: list[HashTree], asked: bytes, status: LookupStatus) -> No
             require_value(tree, [asked])
 
 
-def test_a_subtree_is_found_as_such() -> None:
+def test_subtree_is_found() -> None:
     tree = build_tree({b"a": {b"b": b"c"}})
     assert lookup_subtree(tree, [b"a"]).subtree == Labeled(b"b", Leaf(b"c"))
     assert lookup_subtree(tree, [b"z"]).status is LookupStatus.ABSENT
@@ -132,7 +132,7 @@ def test_a_subtree_is_found_as_such() -> None:
         path_steps(Fork(HIDDEN, labeled(b"b")), [b"a"])
 
 
-def test_an_empty_node_is_not_hidden_where_its_fork_is_shown() -> None:
+def test_empty_node_is_visible_if_its_fork_is() -> None:
     tree = Fork(labeled(b"a"), EMPTY)
     assert prune(tree, [[b"a"]]) == tree
     assert prune(Fork(tree, labeled(b"b")), [[b"b"]]) == Fork(Pruned(digest(tree)), labeled(b"b"))
@@ -148,7 +148,7 @@ def test_an_empty_node_is_not_hidden_where_its_fork_is_shown() -> None:
         Labeled(b"a", Fork(Leaf(b""), EMPTY)),
     ],
 )
-def test_trees_that_no_map_has_are_refused(tree: HashTree) -> None:
+def test_trees_of_no_map_are_refused(tree: HashTree) -> None:
     with pytest.raises(NotWellFormed):
         require_well_formed(tree)
     with pytest.raises(NotWellFormed):
@@ -224,7 +224,7 @@ def test_depth_nodes_and_length_are_bounded() -> None:
         "820020",
     ],
 )
-def test_what_is_no_hash_tree(encoded: str) -> None:
+def test_malformed_hash_trees_are_refused(encoded: str) -> None:
     with pytest.raises(MalformedHashTree):
         decode_tree(bytes.fromhex(encoded))
 

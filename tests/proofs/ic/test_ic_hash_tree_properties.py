@@ -52,7 +52,7 @@ def look(content: object, path: list[bytes]) -> tuple[LookupStatus, bytes]:
 
 @example_settings
 @given(contents, paths)
-def test_a_pruned_tree_says_the_same_of_its_paths(content: dict[bytes, object], asked: list[list[bytes]]) -> None:
+def test_pruned_tree_gives_equal_lookups_for_its_paths(content: dict[bytes, object], asked: list[list[bytes]]) -> None:
     tree = build_tree(content)  # type: ignore[arg-type]
     require_well_formed(tree)
     assert decode_tree(encode_tree(tree)) == tree
@@ -73,7 +73,7 @@ def test_a_pruned_tree_says_the_same_of_its_paths(content: dict[bytes, object], 
 
 @example_settings
 @given(contents, paths, paths)
-def test_merging_shows_what_either_shows(
+def test_merged_tree_has_the_paths_of_both(
     content: dict[bytes, object], one: list[list[bytes]], two: list[list[bytes]]
 ) -> None:
     tree = build_tree(content)  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_merging_shows_what_either_shows(
 
 @example_settings
 @given(contents, st.data())
-def test_an_altered_encoding_is_no_tree_or_another_root(content: dict[bytes, object], data: st.DataObject) -> None:
+def test_altered_encoding_is_malformed_or_has_another_root(content: dict[bytes, object], data: st.DataObject) -> None:
     tree = build_tree(content)  # type: ignore[arg-type]
     encoded = encode_tree(tree)
     bit = data.draw(st.integers(0, len(encoded) * 8 - 1))
@@ -111,7 +111,7 @@ def test_an_altered_encoding_is_no_tree_or_another_root(content: dict[bytes, obj
     st.lists(st.tuples(st.booleans(), messages, st.integers(0, 40)), max_size=5),
     st.data(),
 )
-def test_a_stream_grows_and_shrinks_like_one_built_anew(
+def test_growing_and_shrinking_stream_equals_a_rebuilt_one(
     begin: int, held: list[bytes], moves: list[tuple[bool, list[bytes], int]], data: st.DataObject
 ) -> None:
     tree = MessagesTree(begin, held)
@@ -150,7 +150,7 @@ def test_many_streams_at_once_have_the_roots_of_each(streams: list[list[bytes]])
 
 @example_settings
 @given(messages.filter(bool), st.data())
-def test_a_witness_is_not_made_for_other_messages(held: list[bytes], data: st.DataObject) -> None:
+def test_witness_for_other_messages_is_refused(held: list[bytes], data: st.DataObject) -> None:
     tree = MessagesTree(3, held)
     at = data.draw(st.integers(0, len(held) - 1))
     for given_instead in ([held[at] + b"x"], [], [held[at]] * 2):
@@ -158,7 +158,7 @@ def test_a_witness_is_not_made_for_other_messages(held: list[bytes], data: st.Da
             tree.witness(3 + at, 4 + at, given_instead)
 
 
-def test_an_empty_map_is_one_empty_node() -> None:
+def test_empty_map_is_one_empty_node() -> None:
     tree: HashTree = build_tree({})
     assert tree == EMPTY
     assert lookup_subtree(tree, []).subtree == EMPTY

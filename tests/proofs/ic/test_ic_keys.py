@@ -26,7 +26,7 @@ from tests.support.ic.ic_certification import OTHER, ROOT, SUBNET
 ROOT_KEY = ROOT.public_key()
 
 
-def test_a_known_signature() -> None:
+def test_known_signature() -> None:
     secret = bls.SecretKey.from_bytes(bytes.fromhex("6f3977f6051e184b2c412daa1b5c0115ef7ab347cac8d808ffa2c26bd0658243"))
     message = bytes.fromhex(
         "50484522ad8aede64ec7f86b9273b7ed3940481acf93cdd40a2b77f2be2734a14012b2492b6363b12adaeaf055c573e4"
@@ -50,7 +50,7 @@ def outside_subgroup(read: Callable[[bytes], Any], length: int) -> bytes:
     raise AssertionError("no such point among the first hundred")
 
 
-def test_points_of_strangers() -> None:
+def test_untrusted_points() -> None:
     signature, key = SUBNET.sign(b"m"), SUBNET.public_key()
     identity_signature = G1Point.identity().to_compressed_bytes()
     outside = outside_subgroup(G1Point.from_compressed_bytes_unchecked, 48)
@@ -86,7 +86,7 @@ def test_points_of_strangers() -> None:
         bls.verify(bytes([signature[0] ^ 0x20]) + signature[1:], b"m", key)
 
 
-def test_secret_keys_stay_in_their_bounds_and_out_of_logs() -> None:
+def test_secret_keys_stay_in_range_and_out_of_logs() -> None:
     for number in (0, -1, bls.ORDER):
         with pytest.raises(InvalidInput):
             bls.SecretKey(number)
@@ -107,7 +107,7 @@ def test_keys_in_der() -> None:
         bls.public_key_to_der(der)
 
 
-def test_aggregates_that_mean_nothing_are_refused() -> None:
+def test_meaningless_aggregates_are_refused() -> None:
     key, negative = SUBNET, bls.SecretKey(bls.ORDER - SUBNET.number)
     with pytest.raises(NotProven):
         aggregate_public_keys([key.public_key(), negative.public_key()])
@@ -123,7 +123,7 @@ def test_aggregates_that_mean_nothing_are_refused() -> None:
             verify_aggregate(signature, messages, keys)
 
 
-def test_shares_that_do_not_make_a_signature() -> None:
+def test_shares_without_a_common_signature_are_refused() -> None:
     dealing = deal(SUBNET, 3, 5, seeded_coefficients(b"seed", 3))
     assert deal(SUBNET, 3, 5, seeded_coefficients(b"seed", 3)) == dealing
     assert deal(SUBNET, 3, 5).secrets != dealing.secrets
@@ -146,7 +146,7 @@ def test_shares_that_do_not_make_a_signature() -> None:
         dealing.key.verify_share(1, b"", b"m")
 
 
-def test_sharings_that_do_not_fit_together() -> None:
+def test_inconsistent_sharings_are_refused() -> None:
     for threshold, signers in ((0, 1), (2, 1), (1, 0), (1, 1 << 17)):
         with pytest.raises(InvalidInput):
             deal(SUBNET, threshold, signers)

@@ -122,7 +122,7 @@ class Growing:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_slices_of_streams_that_go_on_are_those_of_the_state_certified_as_a_whole(seed: int) -> None:
+def test_slices_of_growing_streams_equal_those_of_a_certified_state(seed: int) -> None:
     subnet, offered = Growing(seed), OfferedStreams()
     draw = random.Random(seed)
     for step in range(12):
@@ -146,7 +146,7 @@ def test_slices_of_streams_that_go_on_are_those_of_the_state_certified_as_a_whol
     assert offered.subnets_with_certified_streams() == SUBNETS[1:]
 
 
-def test_what_cannot_be_served_is_refused_as_of_a_whole_state() -> None:
+def test_unservable_requests_are_refused_as_for_a_whole_state() -> None:
     subnet, offered = Growing(7), OfferedStreams()
     while not subnet.held[SUBNETS[1]] or subnet.begins[SUBNETS[1]] == 1:
         subnet.step()
@@ -170,7 +170,7 @@ def test_what_cannot_be_served_is_refused_as_of_a_whole_state() -> None:
     assert isinstance(nothing.value, SliceRequestError)
 
 
-def test_a_stream_that_is_not_what_is_certified_is_not_served() -> None:
+def test_stream_that_differs_from_the_certified_one_is_not_served() -> None:
     subnet, offered = Growing(3), OfferedStreams()
     for _ in range(4):
         subnet.step()

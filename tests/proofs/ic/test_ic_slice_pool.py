@@ -47,7 +47,7 @@ def run(found: tuple[CertifiedStreamSlice, int] | None) -> tuple[int, int]:
     return (-1, -1) if begin is None or end is None else (begin, end)
 
 
-def test_what_is_put_is_taken_in_parts_and_each_part_holds() -> None:
+def test_pooled_slice_is_taken_in_verifiable_parts() -> None:
     one = pool()
     one.put(REMOTE, cut())
     assert run(one.take(REMOTE, msg_limit=3)) == (BEGIN, BEGIN + 3)
@@ -61,7 +61,7 @@ def test_what_is_put_is_taken_in_parts_and_each_part_holds() -> None:
     assert one.take(REMOTE) is None and len(one) == 0
 
 
-def test_a_header_alone_is_taken_for_its_signals_once() -> None:
+def test_header_alone_is_taken_once_for_its_signals() -> None:
     one = pool(END, 4)
     one.put(REMOTE, cut(END))
     assert run(one.take(REMOTE)) == (-1, -1)
@@ -75,7 +75,7 @@ def test_a_header_alone_is_taken_for_its_signals_once() -> None:
     assert run(one.take(REMOTE)) == (BEGIN, END), "and nothing was lost by that"
 
 
-def test_what_follows_is_appended_under_the_later_header() -> None:
+def test_continuation_is_appended_under_the_later_header() -> None:
     one = pool()
     one.append(REMOTE, cut(count=3))
     asked = one.ask(REMOTE)
@@ -85,7 +85,7 @@ def test_what_follows_is_appended_under_the_later_header() -> None:
     assert run(found) == (BEGIN, BEGIN + 7) and found is not None and found[0].payload.header.signals_end == 12
 
 
-def test_what_was_taken_while_a_suffix_was_on_its_way_is_trimmed() -> None:
+def test_suffix_is_trimmed_by_messages_taken_meanwhile() -> None:
     one = pool()
     one.put(REMOTE, cut(count=4))
     asked = one.ask(REMOTE)
@@ -95,7 +95,7 @@ def test_what_was_taken_while_a_suffix_was_on_its_way_is_trimmed() -> None:
     assert run(one.take(REMOTE)) == (BEGIN + 4, BEGIN + 7)
 
 
-def test_what_does_not_follow_is_refused_by_name_and_what_is_pooled_stays() -> None:
+def test_discontinuous_suffix_is_refused_by_name_and_pooled_slices_remain() -> None:
     one = pool()
     one.put(REMOTE, cut(count=3))
     held = one.pooled(REMOTE)
@@ -119,7 +119,7 @@ def test_what_does_not_follow_is_refused_by_name_and_what_is_pooled_stays() -> N
     assert one.pooled(REMOTE) is held and one.pooled(OTHER) is None
 
 
-def test_a_slice_that_begins_too_late_does_not_stick() -> None:
+def test_slice_that_begins_too_late_is_not_retained() -> None:
     one = pool(BEGIN + 2)
     with pytest.raises(TakeBeforeSliceBegin):
         one.put(REMOTE, cut(BEGIN + 3))
@@ -138,7 +138,7 @@ def test_a_slice_that_begins_too_late_does_not_stick() -> None:
     assert one.pooled(REMOTE) is None, "a subnet that is gone"
 
 
-def test_pooled_slices_and_what_is_asked_for_are_bounded() -> None:
+def test_pooled_and_requested_slices_are_bounded() -> None:
     whole = cut()
     size = int(prefix_sizes(whole)[-1])
     one = pool(slice_bytes=size - 1)
@@ -164,7 +164,7 @@ def test_pooled_slices_and_what_is_asked_for_are_bounded() -> None:
     assert run(tiny.take(REMOTE)) == (BEGIN, BEGIN + 1), "a message that is too long is taken alone"
 
 
-def test_what_a_node_replays_with_fewer_signals_than_were_seen_is_no_news() -> None:
+def test_replay_with_fewer_signals_than_seen_is_refused() -> None:
     one = pool(BEGIN + 2, 9)
     with pytest.raises(SignalsEndRegresses):
         one.put(REMOTE, cut(signals=8))
@@ -173,7 +173,7 @@ def test_what_a_node_replays_with_fewer_signals_than_were_seen_is_no_news() -> N
     assert run(one.take(REMOTE)) == (BEGIN + 2, END)
 
 
-def test_what_no_block_takes_of_some_subnets_does_not_keep_others_out() -> None:
+def test_slices_that_no_block_takes_do_not_exclude_other_subnets() -> None:
     size, third = int(prefix_sizes(cut())[-1]), subnet_id(4)
     one = SlicePool(lambda remote, slice_: READER.verify(OWN, REMOTE, slice_), pool_bytes=2 * size)
     one.garbage_collect(
@@ -187,7 +187,7 @@ def test_what_no_block_takes_of_some_subnets_does_not_keep_others_out() -> None:
     assert asked is not None and asked.byte_limit == (2 * size // 3 - 350) * 98 // 100
 
 
-def test_all_that_is_pooled_went_over_a_wire_as_it_is() -> None:
+def test_pooled_slices_are_unchanged_from_the_wire() -> None:
     one = pool()
     one.put(REMOTE, READER.decode(encode_certified_stream_slice(cut())))
     found = one.take(REMOTE, msg_limit=5)
@@ -195,7 +195,7 @@ def test_all_that_is_pooled_went_over_a_wire_as_it_is() -> None:
     assert decode_certified_stream_slice(encode_certified_stream_slice(found[0])) == found[0]
 
 
-def test_a_subnet_whose_slice_a_block_refused_is_not_asked_for_longer_each_time() -> None:
+def test_subnet_with_a_refused_slice_is_retried_with_growing_delay() -> None:
     now = 0.0
     one = SlicePool(lambda remote, slice_: READER.verify(OWN, remote, slice_), clock=lambda: now)
     expected = {REMOTE: StreamPosition(BEGIN, 1), OTHER: StreamPosition(1, 1)}

@@ -68,7 +68,7 @@ FULL = subtree(
 )
 
 
-def test_a_witness_of_a_part_has_the_root_of_the_whole() -> None:
+def test_witness_of_a_part_has_the_root_of_the_whole() -> None:
     digested = digest_tree(FULL)
     assert digested.digest == digest(
         build_tree({b"a": {b"x": b"1", b"y": b"2", b"z": b"3"}, b"b": {}, b"c": b"4", b"d": {b"e": {b"f": b"5"}}})
@@ -96,12 +96,12 @@ def test_a_witness_of_a_part_has_the_root_of_the_whole() -> None:
         TreeLeaf(b""),
     ],
 )
-def test_what_is_no_part_has_no_witness(part: LabeledTree) -> None:
+def test_non_part_has_no_witness(part: LabeledTree) -> None:
     with pytest.raises(errors.InconsistentPartialTree):
         build_witness(digest_tree(FULL), part)
 
 
-def test_witness_and_tree_must_meet_everywhere() -> None:
+def test_witness_and_tree_must_match_everywhere() -> None:
     part = subtree(a=subtree(x=TreeLeaf(b"1")), c=TreeLeaf(b"4"))
     witness = build_witness(digest_tree(FULL), part)
     cases: list[tuple[LabeledTree, Witness, tuple[bytes, ...]]] = [
@@ -189,7 +189,7 @@ def test_pruning_leaves_a_witness_of_the_rest() -> None:
         ("a20100", "canonical"),
     ],
 )
-def test_broken_witnesses_are_refused(data: str, text: str) -> None:
+def test_malformed_witnesses_are_refused(data: str, text: str) -> None:
     with pytest.raises(MalformedProof) as refused:
         decode_witness(bytes.fromhex(data))
     assert text in str(refused.value)
@@ -218,7 +218,7 @@ def wire_tree(*children: tuple[bytes, bool]) -> bytes:
         (wire_tree((b"a", True))[:-1], "no protobuf message"),
     ],
 )
-def test_broken_trees_are_refused(encoded: bytes, text: str) -> None:
+def test_malformed_trees_are_refused(encoded: bytes, text: str) -> None:
     with pytest.raises(MalformedProof) as refused:
         decode_labeled_tree(encoded)
     assert text in str(refused.value)
@@ -259,7 +259,7 @@ def cut(begin: int, end: int, header: StreamHeader = STREAM_HEADER, known_from: 
     return CertifiedStreamSlice(read_payload(part(begin)), witness, certification)
 
 
-def test_a_slice_arrives_as_it_was_sent() -> None:
+def test_slice_arrives_unchanged() -> None:
     whole = cut(7, 12)
     assert whole.certification.signed_bytes() == b"\x0dic-state-root" + whole.certification.root_hash
     data = encode_certified_stream_slice(whole)
@@ -294,7 +294,7 @@ def with_height_witness(height: int = 300) -> CertifiedStreamSlice:
     return CertifiedStreamSlice(read_payload(part), build_witness(full, part), certification)
 
 
-def test_a_height_with_a_witness_is_the_certified_one() -> None:
+def test_height_with_a_witness_is_the_certified_one() -> None:
     whole = with_height_witness()
     data = encode_certified_stream_slice(whole)
     assert [step.operation for step in whole.verify_root()] == ["payload", "witness", "height", "certified"]
@@ -317,7 +317,7 @@ def test_a_height_with_a_witness_is_the_certified_one() -> None:
         changed_to(height_witness=b"").verify_root()
 
 
-def test_what_nothing_signs_carries_no_load() -> None:
+def test_unsigned_fields_are_bounded() -> None:
     whole = cut(7, 12)
     for parts, text in (
         ({"signer": bytes(257)}, "signer of a certification has 257 bytes, at most 256"),
@@ -328,7 +328,7 @@ def test_what_nothing_signs_carries_no_load() -> None:
             decode_certified_stream_slice(encode_certified_stream_slice(padded))
 
 
-def test_a_slice_for_another_subnet_or_of_another_is_refused() -> None:
+def test_slice_from_or_for_another_subnet_is_refused() -> None:
     whole = cut(7, 12)
     data = encode_certified_stream_slice(whole)
     with pytest.raises(errors.InvalidDestination):
@@ -343,7 +343,7 @@ def test_a_slice_for_another_subnet_or_of_another_is_refused() -> None:
         fewer.verify_root()
 
 
-def test_slices_are_cut_and_joined() -> None:
+def test_slices_are_split_and_joined() -> None:
     whole = cut(5, 18)
     for count in range(15):
         first, rest = whole.take_prefix(count)
@@ -419,7 +419,7 @@ def test_payloads_of_another_shape_are_refused_by_name(tree: LabeledTree, error:
     assert str(refused.value).startswith(f"{error.__name__}: ")
 
 
-def test_messages_that_are_none_are_named() -> None:
+def test_invalid_messages_are_named() -> None:
     full = stream(header=HEADER_LEAF, messages=SubTree({index_label(5): TreeLeaf(b"\xa0")}))
     digested = digest_tree(full)
     made = build_certified_stream_slice(full, build_witness(digested, full), Certification(1, digested.digest, b""))
@@ -427,7 +427,7 @@ def test_messages_that_are_none_are_named() -> None:
         made.decode_messages()
 
 
-def test_a_slice_can_be_made_of_a_stream_tree() -> None:
+def test_slice_can_be_built_from_a_stream_tree() -> None:
     tree = StreamTree(encode_stream_header(STREAM_HEADER), 5, STREAM)
     roots = {OWN: tree.root, OTHER: bytes(32)}
     for begin, end in ((5, 18), (8, 11), (17, 18), (9, 9)):
@@ -462,6 +462,6 @@ def test_splitting_a_hash_tree_leaves_a_minimal_witness() -> None:
         hash_tree.Fork(hash_tree.Labeled(b"a", hash_tree.Leaf(b"")), hash_tree.Labeled(b"a", hash_tree.Leaf(b""))),
     ],
 )
-def test_what_is_no_hash_tree_of_maps_is_not_split(tree: hash_tree.HashTree) -> None:
+def test_hash_tree_of_no_map_is_not_split(tree: hash_tree.HashTree) -> None:
     with pytest.raises(DecodeError):
         split_hash_tree(tree)

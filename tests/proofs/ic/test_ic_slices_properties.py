@@ -161,7 +161,7 @@ def test_slices(whole: CertifiedStreamSlice, count: int) -> None:
 
 @FEW
 @given(slices())
-def test_a_changed_slice_is_refused(whole: CertifiedStreamSlice) -> None:
+def test_altered_slice_is_refused(whole: CertifiedStreamSlice) -> None:
     encoded = encode_certified_stream_slice(whole)
     # The certification is at the end; of it the height is not covered by root and signature, and neither is the key's
     # name. The rest has no bit that could be another.
@@ -174,7 +174,7 @@ def test_a_changed_slice_is_refused(whole: CertifiedStreamSlice) -> None:
             decode_certified_stream_slice(changed)
 
 
-def test_a_changed_root_or_signature_is_refused() -> None:
+def test_altered_root_or_signature_is_refused() -> None:
     whole = certified_slice(5, 9, 7, 4)
     encoded = encode_certified_stream_slice(whole)
     decode_certified_stream(OWN, b"", encoded, KEY.public_key())

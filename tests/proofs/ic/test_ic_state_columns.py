@@ -48,7 +48,7 @@ def climb(path: bytes, root: bytes, destination: bytes) -> bytes:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("labels", [None, (), LABELS[:1], LABELS])
-def test_roots_and_paths_are_those_of_the_tree_built_node_by_node(
+def test_roots_and_paths_match_the_tree_built_node_by_node(
     version: CertificationVersion, labels: tuple[str, ...] | None
 ) -> None:
     states = generated(len(LABELS if labels is None else labels) + version, 17, version, labels)
@@ -70,7 +70,7 @@ def test_roots_and_paths_are_those_of_the_tree_built_node_by_node(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_heights_are_judged_together_as_one_by_one(version: CertificationVersion) -> None:
+def test_verdicts_on_heights_together_equal_those_of_one_by_one(version: CertificationVersion) -> None:
     """Whatever is wrong with one of them, first or last, and whatever shape it has: nobody else's verdict changes."""
     states = generated(3, 17, version, LABELS)
     found = state_roots(states)
@@ -116,7 +116,7 @@ def forked(left: bytes, right: bytes) -> bytes:
     return sha256(b"\x10ic-hashtree-fork" + left + right).digest()
 
 
-def test_a_state_is_spelled_out_label_by_label() -> None:
+def test_state_has_the_expected_leaf_at_each_label() -> None:
     """One small state against a tree written by hand, so that both forms cannot be wrong together."""
     header, messages = b"header", [b"one", b"two", b"three"]
     stream = StreamTree(header, 5, messages)
@@ -167,7 +167,7 @@ def test_a_state_is_spelled_out_label_by_label() -> None:
     ]
 
 
-def test_columns_that_are_not_in_order_or_not_of_the_subnets_are_refused() -> None:
+def test_columns_out_of_order_or_of_unknown_subnets_are_refused() -> None:
     states = generated(3, 9, CertificationVersion.V25, LABELS)
     streams, data = states.streams, states.certified_data
     with pytest.raises(InvalidInput, match=r"streams do not ascend: \(\d, [0-9a-f]{20}\) comes before"):

@@ -73,11 +73,11 @@ def changed(before: Frame, after: Frame) -> dict[str, list[int]]:
         ("header", {"header": [0], "signals_end": [0]}),
     ],
 )
-def test_a_carrier_alters_one_part_and_no_other(part: str, columns: dict[str, list[int]]) -> None:
+def test_carrier_alters_one_part_and_no_other(part: str, columns: dict[str, list[int]]) -> None:
     assert changed(slices(), alter_slices(slices(), part, CURRENT)) == columns
 
 
-def test_what_is_altered_can_still_be_read() -> None:
+def test_altered_slices_stay_readable() -> None:
     headers = [decode_stream_header(data) for data in alter_slices(slices(), "header", CURRENT)["header"].to_pylist()]
     assert headers == [replace(HEADERS[0], signals_end=5), HEADERS[1]], "an index is 64 bits at most"
     signed = [
@@ -92,7 +92,7 @@ def test_what_is_altered_can_still_be_read() -> None:
 
 
 @pytest.mark.parametrize(("first", "stop"), [(4, 8), (6, 6)])
-def test_a_sibling_that_is_not_needed_is_not_the_one_altered(first: int, stop: int) -> None:
+def test_unneeded_sibling_is_not_altered(first: int, stop: int) -> None:
     given = slices(message_begin=u64(first, 5), message_end=u64(stop, 5))
     assert changed(given, alter_slices(given, "sibling", CURRENT)) == {"path": [0, 1]}
 
@@ -108,7 +108,7 @@ def test_a_sibling_that_is_not_needed_is_not_the_one_altered(first: int, stop: i
         ("reorder", [6, 5], [8, 5]),
     ],
 )
-def test_what_a_block_maker_proposes(does: str, begins: list[int], ends: list[int]) -> None:
+def test_faulty_block_maker_proposals(does: str, begins: list[int], ends: list[int]) -> None:
     older = slices(number=u64(5, 1))
     found = propose_slices(slices(), slices(), older, does)
     assert (found["message_begin"].tolist(), found["message_end"].tolist()) == (begins, ends)
@@ -116,7 +116,7 @@ def test_what_a_block_maker_proposes(does: str, begins: list[int], ends: list[in
     assert found["receiver"].tolist() == ([1, 2] if does == "foreign" else [0, 0])
 
 
-def test_what_is_not_served_stays_as_it_is_proposed() -> None:
+def test_unserved_slices_stay_as_proposed() -> None:
     found = propose_slices(slices(), slices(), slices(number=u64(5, 1)).slice(0, 1), "stale")
     assert found["number"].tolist() == [5, 2]
     assert found["message_begin"].tolist() == [3, 5]
@@ -140,7 +140,7 @@ def messages(*rows: tuple[int, int, bytes]) -> Frame:
 ROWS = ((3, 6, b"other"), (1, 7, b"seven7"), (1, 5, b"five"), (1, 6, b""), (1, 8, b"eight"))
 
 
-def test_a_bit_of_the_first_message_is_flipped() -> None:
+def test_bit_of_the_first_message_is_flipped() -> None:
     found = alter_messages(messages(*ROWS), alter_slices(slices(), "payload", CURRENT))
     assert found["payload"].to_pylist() == [b"other", b"seven7", b"five", b"\1", b"eight"]
     rows = ((1, 6, b"six"), *ROWS[1:3])
@@ -148,7 +148,7 @@ def test_a_bit_of_the_first_message_is_flipped() -> None:
     assert found["payload"].to_pylist() == [b"rix", b"seven7", b"five"]
 
 
-def test_the_first_two_messages_are_exchanged() -> None:
+def test_first_two_messages_are_exchanged() -> None:
     marked = propose_slices(slices(), slices(), slices(), "reorder")
     found = alter_messages(messages(*ROWS), marked)
     assert found["payload"].to_pylist() == [b"other", b"", b"five", b"seven7", b"eight"]
@@ -158,7 +158,7 @@ def test_the_first_two_messages_are_exchanged() -> None:
     assert alter_messages(messages(*ROWS), one)["payload"].to_pylist() == [payload for _, _, payload in ROWS]
 
 
-def test_messages_of_slices_that_are_not_marked_stay() -> None:
+def test_messages_of_unmarked_slices_are_unchanged() -> None:
     before = messages(*ROWS)
     assert alter_messages(before, slices()) is before
     bare = alter_slices(slices(message_end=u64(6, 5)), "payload", CURRENT)

@@ -51,7 +51,7 @@ def whole(**asked: int) -> CertifiedStreamSlice:
     return certified().encode_certified_stream_slice(OWN, **asked)
 
 
-def test_what_holds_is_read_message_by_message_in_the_columns_of_messages() -> None:
+def test_valid_slices_are_read_into_message_columns() -> None:
     first = whole(msg_begin=BEGIN, msg_limit=4)
     second = certified().encode_certified_stream_slice(OTHER, msg_begin=BEGIN + 4)
     parts = [encode_certified_stream_slice(part) for part in (first, second)]
@@ -79,12 +79,12 @@ def test_what_holds_is_read_message_by_message_in_the_columns_of_messages() -> N
     assert set(rejects["reason"].tolist()) == {int(RejectReason.QueueFull)}
 
 
-def test_a_header_alone_has_no_messages() -> None:
+def test_header_alone_has_no_messages() -> None:
     found = READER.read([(1, 0, encode_certified_stream_slice(whole(msg_begin=END)))], IDS)
     assert (found.slices["message_begin"][0], found.slices["message_end"][0], len(found.messages)) == (END, END, 0)
 
 
-def test_nothing_carried_has_the_columns_too() -> None:
+def test_empty_input_has_the_columns() -> None:
     found, some = READER.read([], IDS), READER.read([(1, 0, encode_certified_stream_slice(whole()))], IDS)
     for name in ("slices", "messages", "rejects"):
         empty, full = getattr(found, name), getattr(some, name)
@@ -129,14 +129,14 @@ def _altered() -> dict[str, tuple[CertifiedStreamSlice, str]]:
 
 
 @pytest.mark.parametrize("what", _altered())
-def test_what_was_altered_is_refused_by_name(what: str) -> None:
+def test_altered_slices_are_refused_by_name(what: str) -> None:
     altered, cause = _altered()[what]
     found = READER.read([(1, 0, encode_certified_stream_slice(altered))], IDS)
     assert [one.cause for one in found.refused] == [cause]
     assert len(found.slices) == len(found.messages) == len(found.rejects) == 0
 
 
-def test_the_key_is_that_of_the_subnet_it_is_said_to_come_from() -> None:
+def test_key_is_that_of_the_declared_source_subnet() -> None:
     data = encode_certified_stream_slice(whole())
     assert [one.cause for one in READER.read([(2, 0, data), (0, 0, data)], IDS).refused] == [
         "InvalidSignature",
@@ -144,7 +144,7 @@ def test_the_key_is_that_of_the_subnet_it_is_said_to_come_from() -> None:
     ]
 
 
-def test_a_signature_is_verified_once_for_a_root_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signature_is_verified_once_per_root_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     # What other tests have verified is not known here.
     known = partial(verify_certifications, verified=VerifiedRoots())
@@ -183,7 +183,7 @@ def _strange(number: int) -> tuple[bytes, ...]:
     return tuple(made)
 
 
-def test_messages_in_columns_have_the_verdicts_of_one_by_one() -> None:
+def test_column_verdicts_equal_those_of_one_by_one() -> None:
     verdicts: Counter[str] = Counter()
     for number in range(200):
         one = whole(msg_begin=BEGIN)

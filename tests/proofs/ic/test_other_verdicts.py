@@ -16,7 +16,7 @@ def rows(heading: str) -> list[str]:
     return [line for line in section.splitlines() if line.startswith("| ")][1:]
 
 
-def test_the_page_lists_every_claim_with_its_verdict() -> None:
+def test_page_lists_every_claim_with_its_verdict() -> None:
     bounds = [f"| {name} | {verdict} |" for name, (_, verdict) in CASES.items()]
     assert rows("Tendermint headers at the bounds") == bounds
     certificates = {name: own_verdict(claim) for name, claim in {**SHOWN, **TIMES}.items()}

@@ -76,7 +76,7 @@ def _column(messages: list[bytes]) -> object:
     shares=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=6, max_size=6),
     named=st.sampled_from([_numbers, _named]),
 )
-def test_any_changes_give_the_trees_of_the_streams(
+def test_any_changes_yield_the_trees_of_the_streams(
     made: list[dict[int, tuple[int, int]]],
     shares: list[tuple[float, float]],
     named: Callable[[list[int]], Keys],
@@ -129,7 +129,7 @@ def _forks(begin: int, end: int) -> set[tuple[int, int]]:
 
 @settings(deadline=None, max_examples=sized(18, 200))
 @given(made=st.lists(st.tuples(appended, trims, st.integers(0, 3)), min_size=2, max_size=6))
-def test_a_change_hashes_the_forks_that_were_not_there(made: list[tuple[int, int, int]]) -> None:
+def test_change_hashes_only_the_new_forks(made: list[tuple[int, int, int]]) -> None:
     hashed: list[int] = []
 
     def counted(pairs: Digests, prefix: bytes, rows: Rows) -> Digests:
@@ -148,7 +148,7 @@ def test_a_change_hashes_the_forks_that_were_not_there(made: list[tuple[int, int
             assert sum(hashed) == len(_forks(streams.trees[key].begin, streams.trees[key].end) - before)
 
 
-def test_a_refused_change_leaves_the_trees_and_a_change_counts() -> None:
+def test_refused_change_leaves_the_trees_unchanged_and_a_change_counts() -> None:
     streams = Streams()
     streams.step({1: (5, 0), 3: (7, 0)})
     forest, keys = streams.forest, _numbers([1, 3])

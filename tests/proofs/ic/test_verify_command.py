@@ -97,7 +97,7 @@ def test_every_kind_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_true_under_what_the_file_itself_names(verify: Run, name: str) -> None:
+def test_true_under_the_trust_in_the_file(verify: Run, name: str) -> None:
     code, out, err = verify(DOCUMENTS[name])
     assert (code, err) == (0, "")
     first, claimed, *listed, under = out.splitlines()
@@ -108,7 +108,7 @@ def test_true_under_what_the_file_itself_names(verify: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_untrusted_under_nothing_but_what_the_file_itself_names(verify: Run, name: str) -> None:
+def test_untrusted_if_only_the_file_names_the_trust(verify: Run, name: str) -> None:
     code, out, err = verify(DOCUMENTS[name], None)
     assert (code, err) == (2, "")
     said = "0.json: UNTRUSTED - name what you trust with --trust, or ask for no more than --self-consistent"
@@ -123,7 +123,7 @@ def test_untrusted_under_nothing_but_what_the_file_itself_names(verify: Run, nam
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_true_under_what_is_trusted_elsewhere(verify: Run, name: str) -> None:
+def test_true_under_external_trust(verify: Run, name: str) -> None:
     document = copy.deepcopy(DOCUMENTS[name])
     trust = document.pop("trust")
     code, out, _ = verify(document, "--trust", trust, "--json")
@@ -142,7 +142,7 @@ def test_true_under_what_is_trusted_elsewhere(verify: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_proof_without_any_trust_says_which_it_needs(verify: Run, name: str) -> None:
+def test_proof_without_trust_names_the_required_trust(verify: Run, name: str) -> None:
     code, out, err = verify(without(name, "trust"), None)
     assert (code, err) == (2, "")
     said = out.splitlines()[0]
@@ -166,7 +166,7 @@ def other_trust(trust: Document) -> Document:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_false_under_another_trust_which_wins_over_the_files_own(verify: Run, name: str) -> None:
+def test_false_under_another_trust_that_overrides_the_file(verify: Run, name: str) -> None:
     document = DOCUMENTS[name]
     code, out, err = verify(document, "--trust", other_trust(document["trust"]), "--explain")
     assert (code, err) == (1, "")
@@ -190,7 +190,7 @@ def proofs(document: Document) -> Iterator[tuple[str | int, ...]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_flipped_bit_of_a_proof_goes_unnoticed(name: str) -> None:
+def test_no_flipped_bit_of_a_proof_goes_undetected(name: str) -> None:
     for place in proofs(DOCUMENTS[name]):
         value: Any = DOCUMENTS[name]
         for step in place:
@@ -297,7 +297,7 @@ FALSE = {
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if isinstance(DOCUMENTS[name].get("proof"), str)])
-def test_refused_where_a_proof_is_none(verify: Run, name: str) -> None:
+def test_malformed_proof_is_refused(verify: Run, name: str) -> None:
     document = {**DOCUMENTS[name], "proof": "ff" * 40}
     verdict = json.loads(verify(document, "--json", None)[1])
     assert (verdict["answer"], verdict["valid"], verdict["kind"]) == ("refused", False, document["kind"])
@@ -310,7 +310,7 @@ REFUSED = {"ClientExpired", "CorruptedProof", "MalformedProof"}
 
 
 @pytest.mark.parametrize("case", FALSE)
-def test_false_by_the_name_of_its_error(verify: Run, case: str) -> None:
+def test_false_proof_has_the_name_of_its_error(verify: Run, case: str) -> None:
     name, place, value, error, text = FALSE[case]
     document = changed(name, *place, to=value)
     code, out, err = verify(document, "--json")
@@ -323,7 +323,7 @@ def test_false_by_the_name_of_its_error(verify: Run, case: str) -> None:
     assert code == expected and out.startswith(f"0.json: {answer} - {error}: ")
 
 
-def test_the_steps_of_a_false_proof_are_those_that_can_be_made(verify: Run) -> None:
+def test_steps_of_a_false_proof_are_the_computable_ones(verify: Run) -> None:
     _, out, _ = verify(changed("ics23 tendermint", "trust", "root", to="11" * 32), "--json")
     steps = json.loads(out)["steps"]
     assert [step["operation"] for step in steps] == ["leaf", "inner", "inner", "inner"]
@@ -352,7 +352,7 @@ def test_the_steps_of_a_false_proof_are_those_that_can_be_made(verify: Run) -> N
         ("xdm_message plain", ["message", "value", "leaf", "state", "leaf", "inner", "bag", "root"]),
     ],
 )
-def test_a_false_proof_is_followed_to_where_it_leads(verify: Run, name: str, operations: list[str]) -> None:
+def test_false_proof_is_followed_to_its_root(verify: Run, name: str, operations: list[str]) -> None:
     right = DOCUMENTS[name]["trust"]["root"]
     _, out, _ = verify(changed(name, "trust", "root", to="11" * 32), "--json")
     steps = json.loads(out)["steps"]
@@ -370,7 +370,7 @@ def test_a_false_proof_is_followed_to_where_it_leads(verify: Run, name: str, ope
         ("mmr_ancestry", ("proof", "items"), ["root"]),
     ],
 )
-def test_an_altered_proof_is_followed_as_far_as_it_leads(
+def test_altered_proof_is_followed_up_to_the_alteration(
     verify: Run, name: str, place: tuple[str | int, ...], operations: list[str]
 ) -> None:
     _, out, _ = verify(changed(name, *place, to=[] if place[-1] == "items" else "22" * 32), "--json")
@@ -380,12 +380,12 @@ def test_an_altered_proof_is_followed_as_far_as_it_leads(
     assert found["steps"][-1]["result"] != DOCUMENTS[name]["trust"]["root"]
 
 
-def test_a_carrier_is_followed_from_its_block_where_the_message_is_not_there(verify: Run) -> None:
+def test_carrier_without_its_message_is_followed_from_its_block(verify: Run) -> None:
     _, out, _ = verify(changed("xdm_message", "response", to=True), "--json")
     assert [step["operation"] for step in json.loads(out)["steps"]] == ["state", "leaf", "inner", "bag", "root"]
 
 
-def test_less_may_be_claimed_of_a_message(verify: Run) -> None:
+def test_claim_may_omit_parts_of_a_message(verify: Run) -> None:
     document = without("xdm_message", "message")
     del document["consensus_block"], document["response"], document["trust"]["leaf_count"]
     code, out, _ = verify(document)
@@ -396,7 +396,7 @@ def test_less_may_be_claimed_of_a_message(verify: Run) -> None:
 # ---- drawing -------------------------------------------------------------------------------------
 
 
-def test_the_path_is_drawn_from_the_leaf_to_what_is_trusted(verify: Run) -> None:
+def test_path_is_drawn_from_the_leaf_to_the_trusted_root(verify: Run) -> None:
     document = ics23("tendermint")
     _, out, _ = verify(document, "--explain")
     lines = out.splitlines()[3:]
@@ -409,7 +409,7 @@ def test_the_path_is_drawn_from_the_leaf_to_what_is_trusted(verify: Run) -> None
     assert lines[5:] == [f"╰ = root {short}, trusted"]
 
 
-def test_the_drawing_says_where_a_false_proof_ends(verify: Run) -> None:
+def test_drawing_shows_the_end_of_a_false_proof(verify: Run) -> None:
     _, out, _ = verify(changed("ics23 tendermint", "trust", "root", to="11" * 32), "--explain")
     assert out.splitlines()[-2:] == [
         "╰ ≠ root 1111111111111111…1111, trusted",
@@ -417,7 +417,7 @@ def test_the_drawing_says_where_a_false_proof_ends(verify: Run) -> None:
     ]
 
 
-def test_a_long_batch_is_drawn_in_part(verify: Run) -> None:
+def test_long_batch_is_drawn_in_part(verify: Run) -> None:
     document = changed("hrmp_queue", "messages", to=[])
     assert verify(document, "--trust", "00" * 32)[0] == 0
     batch = copy.deepcopy(DOCUMENTS["substrate_storage"])
@@ -428,7 +428,7 @@ def test_a_long_batch_is_drawn_in_part(verify: Run) -> None:
     assert "2 values are stored, 31 keys are absent" in out
 
 
-def test_nothing_from_a_proof_reaches_the_terminal_as_a_command(verify: Run) -> None:
+def test_proof_content_cannot_control_the_terminal(verify: Run) -> None:
     document = ics23_chained()
     document["path"] = ["bank\x1b[2J", "[red]bob"]
     code, out, _ = verify(document, "--explain")
@@ -439,7 +439,7 @@ def test_nothing_from_a_proof_reaches_the_terminal_as_a_command(verify: Run) -> 
 # ---- forms of files ------------------------------------------------------------------------------
 
 
-def test_bytes_are_written_in_several_ways(verify: Run) -> None:
+def test_bytes_are_written_in_several_notations(verify: Run) -> None:
     document = ics23()
     proof = bytes.fromhex(document["proof"])
     for value in ("0x" + document["proof"].upper(), "base64:" + base64.b64encode(proof).decode()):
@@ -448,7 +448,7 @@ def test_bytes_are_written_in_several_ways(verify: Run) -> None:
     assert verify({**chained, "path": ["0x" + b"bank".hex(), "text:bob"], "value": "base64:MjA="})[0] == 0
 
 
-def test_a_binary_certificate_is_known_by_its_tag(verify: Run) -> None:
+def test_binary_certificate_is_recognized_by_its_tag(verify: Run) -> None:
     document = ic_certificate()
     proof = bytes.fromhex(document["proof"])
     code, out, _ = verify(proof, "--trust", ic_key(ROOT_KEY))
@@ -463,7 +463,7 @@ def test_a_binary_certificate_is_known_by_its_tag(verify: Run) -> None:
     assert code == 2 and "refused - MalformedCertificate" in out
 
 
-def test_other_binary_proofs_are_known_by_their_kind(verify: Run) -> None:
+def test_other_binary_proofs_need_their_kind(verify: Run) -> None:
     document = ics23("smt")
     proof = bytes.fromhex(document["proof"])
     given = ("--kind", "ics23", "--spec", "smt", "--claim", "key=text:bob", "--claim", "value=text:20")
@@ -479,7 +479,7 @@ def test_other_binary_proofs_are_known_by_their_kind(verify: Run) -> None:
 
 
 @pytest.mark.parametrize("field", ["substrate_storage proof", "icmp_message proof", "icmp_message queue_proof"])
-def test_a_repeated_node_is_noted_and_refused_if_strict(verify: Run, field: str) -> None:
+def test_repeated_node_is_noted_and_refused_if_strict(verify: Run, field: str) -> None:
     kind, proof = field.split()
     name = next(name for name in NAMES if name.split()[0] == kind)
     nodes = DOCUMENTS[name][proof]
@@ -494,7 +494,7 @@ def test_a_repeated_node_is_noted_and_refused_if_strict(verify: Run, field: str)
     assert verify(DOCUMENTS[name], "--strict")[0] == 0
 
 
-def test_a_document_may_name_the_binary_proof_beside_it(verify: Run, tmp_path: Path) -> None:
+def test_document_may_name_the_binary_proof_beside_it(verify: Run, tmp_path: Path) -> None:
     document = ics23()
     (tmp_path / "proofs").mkdir()
     (tmp_path / "proofs" / "bob.bin").write_bytes(bytes.fromhex(document.pop("proof")))
@@ -507,7 +507,7 @@ def test_a_document_may_name_the_binary_proof_beside_it(verify: Run, tmp_path: P
     assert code == 2 and "does not go together with proof" in out
 
 
-def test_the_form_of_the_public_vectors(verify: Run) -> None:
+def test_form_of_the_public_vectors(verify: Run) -> None:
     document = ics23("iavl", absent=True)
     upstream = {"key": b"bill".hex(), "value": "", "root": document["trust"]["root"], "proof": document["proof"]}
     code, out, _ = verify(upstream, "--kind", "ics23", "--spec", "iavl")
@@ -518,7 +518,7 @@ def test_the_form_of_the_public_vectors(verify: Run) -> None:
     assert code == 2 and "root: does not go together with trust" in out
 
 
-def test_proofs_of_a_query_may_come_as_a_list(verify: Run) -> None:
+def test_query_proofs_may_come_as_a_list(verify: Run) -> None:
     document = ics23_chained()
     proofs = [
         proof.SerializeToString(deterministic=True)
@@ -549,7 +549,7 @@ def test_keys_in_der_and_pem(verify: Run, tmp_path: Path) -> None:
         assert code == 2 and text in err
 
 
-def test_a_key_is_of_the_subnet_that_follows_from_it_or_that_is_named(verify: Run) -> None:
+def test_key_belongs_to_its_derived_or_the_named_subnet(verify: Run) -> None:
     document = without("ic_stream_slice", "trust")
     key = ic_key(SUBNET_KEY)
     assert verify(document, "--trust", key)[0] == 1
@@ -557,7 +557,7 @@ def test_a_key_is_of_the_subnet_that_follows_from_it_or_that_is_named(verify: Ru
     assert verify({**document, "source": derived.hex()}, "--trust", key)[0] == 0
 
 
-def test_roots_in_files_and_on_the_line(verify: Run, tmp_path: Path) -> None:
+def test_roots_in_files_and_on_the_command_line(verify: Run, tmp_path: Path) -> None:
     document = ics23()
     digest = document.pop("trust")["root"]
     assert verify(document, "--trust", digest)[0] == 0
@@ -585,7 +585,7 @@ RPC_HEADER = {
 }
 
 
-def test_the_forms_of_a_trusted_header(verify: Run) -> None:
+def test_forms_of_a_trusted_header(verify: Run) -> None:
     document = tendermint_update()
     trust = document.pop("trust")
     trusted = decode_consensus_state(bytes.fromhex(trust.pop("consensus_state")), 7)
@@ -603,7 +603,7 @@ def test_the_forms_of_a_trusted_header(verify: Run) -> None:
     assert code == 1 and "InvalidHeader: header builds on height 1-7, the trusted one is 1-8" in out
 
 
-def test_a_trusted_header_is_a_root_for_proofs_of_its_state(verify: Run) -> None:
+def test_trusted_header_is_a_root_for_proofs_of_its_state(verify: Run) -> None:
     document = ics23_chained()
     digest = document.pop("trust")["root"]
     trust = {
@@ -763,7 +763,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_told_in_one_line(verify: Run, case: str) -> None:
+def test_bad_input_is_reported_in_one_line(verify: Run, case: str) -> None:
     document, arguments, text = BAD[case]
     code, out, err = verify(document, *arguments)
     assert code == 2, out
@@ -777,7 +777,7 @@ def test_bad_input_is_told_in_one_line(verify: Run, case: str) -> None:
     assert text in verdict["error"]["text"]
 
 
-def test_only_files_of_some_length_are_read(verify: Run, tmp_path: Path) -> None:
+def test_only_files_of_bounded_length_are_read(verify: Run, tmp_path: Path) -> None:
     assert verify(".")[2] == "causeway: .: is no file\n"
     os.mkfifo(tmp_path / "pipe")
     assert verify("pipe")[2] == "causeway: pipe: is no file\n"
@@ -796,14 +796,14 @@ def test_only_files_of_some_length_are_read(verify: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["ics23_batch", "substrate_storage"])
-def test_what_is_claimed_twice_is_shown_once(verify: Run, name: str) -> None:
+def test_repeated_claim_is_shown_once(verify: Run, name: str) -> None:
     field = "items" if name == "ics23_batch" else "entries"
     claims = DOCUMENTS[name][field]
     code, _, err = verify(changed(name, field, to=[*claims, claims[0]]))
     assert (code, err) == (0, "")
 
 
-def test_the_file_and_the_trust_may_come_on_standard_input(verify: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_trust_may_come_from_standard_input(verify: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def pipe(data: bytes) -> None:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
 
@@ -820,7 +820,7 @@ def test_the_file_and_the_trust_may_come_on_standard_input(verify: Run, monkeypa
     assert "standard input: refused - InvalidInput: is longer than" in verify("-")[1]
 
 
-def test_what_is_trusted_fits_the_kind_and_itself(verify: Run) -> None:
+def test_trust_must_fit_the_kind_and_itself(verify: Run) -> None:
     trust = DOCUMENTS["tendermint_update"]["trust"]
     code, out, _ = verify(DOCUMENTS["substrate_storage"], "--trust", trust)
     assert code == 2 and "refused - InvalidInput: trust: is of the kind tendermint_trust; for this proof give" in out
@@ -830,7 +830,7 @@ def test_what_is_trusted_fits_the_kind_and_itself(verify: Run) -> None:
     assert 'chain_id: is "zone-2", the header is of "zone-1"' in err
 
 
-def test_an_answer_says_of_what_it_is_where_no_claim_does(verify: Run) -> None:
+def test_verdict_describes_the_subject_without_a_claim(verify: Run) -> None:
     document = without("tendermint_update", "height")
     document.pop("header_hash", None)
     (note,) = json.loads(verify(document, "--json")[1])["notes"]
@@ -840,7 +840,7 @@ def test_an_answer_says_of_what_it_is_where_no_claim_does(verify: Run) -> None:
     assert note == "its time is 2023-11-14T22:13:20Z, and nothing is claimed of its age"
 
 
-def test_keys_in_one_gap_are_shown_by_one_proof(verify: Run) -> None:
+def test_keys_in_one_gap_are_proved_absent_by_one_proof(verify: Run) -> None:
     """And a path that no store has is not followed, which could take for ever."""
     batch = copy.deepcopy(DOCUMENTS["ics23_batch"])
     batch["items"] = [{"key": f"text:carl{number}", "value": None} for number in range(50)]
@@ -852,7 +852,7 @@ def test_keys_in_one_gap_are_shown_by_one_proof(verify: Run) -> None:
     assert (found["answer"], found["error"]["name"], found["steps"]) == ("false", "SpecMismatch", [])
 
 
-def test_an_absence_of_a_sparse_store_in_a_chain_is_not_odd(verify: Run) -> None:
+def test_absence_in_a_sparse_store_of_a_chain_is_not_remarked_on(verify: Run) -> None:
     store = SmtStore(*(pa.array(column, pa.binary()) for column in ([b"a", b"b"], [b"1", b"2"])))
     document = {"kind": "ics23_chained", "specs": ["smt"], "path": ["zz"], "value": None}
     proof = MerkleProof(proofs=[CommitmentProof.FromString(store.prove(b"zz"))]).SerializeToString()
@@ -860,18 +860,18 @@ def test_an_absence_of_a_sparse_store_in_a_chain_is_not_odd(verify: Run) -> None
     assert code == 0 and "note:" not in out
 
 
-def test_a_claim_is_given_once_and_nothing_is_no_document(verify: Run) -> None:
+def test_claim_is_given_once_and_empty_input_is_no_document(verify: Run) -> None:
     claims = ("--claim", "value=00", "--claim", "value=01")
     assert verify(DOCUMENTS["ics23 iavl"], *claims)[2] == "causeway: --claim: value is given twice\n"
     assert verify(b" \n")[1] == "0.json: refused - InvalidInput: is empty\n"
 
 
-def test_a_trust_of_any_length_is_told_in_one_line(verify: Run) -> None:
+def test_trust_of_any_length_is_reported_in_one_line(verify: Run) -> None:
     code, _, err = verify(DOCUMENTS["ics23 iavl"], "--trust", "a" * 5_000)
     assert code == 2 and err.count("\n") == 1 and len(err) < 200 and "no such file" in err
 
 
-def test_a_file_that_names_another_root_is_not_followed_in_silence(verify: Run) -> None:
+def test_file_that_names_another_root_is_noted(verify: Run) -> None:
     document = changed("ics23 iavl", "trust", "root", to="11" * 32)
     true_root = DOCUMENTS["ics23 iavl"]["trust"]["root"]
     code, out, _ = verify(document, "--trust", true_root)
@@ -882,7 +882,7 @@ def test_a_file_that_names_another_root_is_not_followed_in_silence(verify: Run) 
     assert json.loads(out)["trust"]["named_instead"] is None
 
 
-def test_a_nodes_answers_are_a_proof(verify: Run) -> None:
+def test_responses_of_a_node_are_a_proof(verify: Run) -> None:
     chain = steady(4)
     (commit, validators), (earlier, _) = (as_json(chain.signed[at], chain.sets[at]) for at in (3, 1))
     for name, content in {
@@ -931,7 +931,7 @@ EXAMPLES = dict(re.findall(r"^`([\w-]+\.json)`:\n\n```json\n(.*?)```$", PAGE, re
 COMMANDS = re.findall(r"^```\n\$ causeway verify (.*?)\n(.*?)```$", PAGE, re.S | re.M)
 
 
-def test_the_page_has_an_example_of_every_kind_and_every_field() -> None:
+def test_page_has_an_example_of_every_kind_and_every_field() -> None:
     assert {json.loads(example)["kind"] for example in EXAMPLES.values()} == set(KINDS)
     assert {arguments.split()[0] for arguments, _ in COMMANDS} == set(EXAMPLES)
     assert re.findall(r"^### `(.+)`$", PAGE, re.M) == list(KINDS)
@@ -941,7 +941,7 @@ def test_the_page_has_an_example_of_every_kind_and_every_field() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "output"), COMMANDS, ids=lambda text: text.split()[0])
-def test_the_examples_of_the_page_say_what_it_says(verify: Run, arguments: str, output: str) -> None:
+def test_examples_of_the_page_print_the_shown_output(verify: Run, arguments: str, output: str) -> None:
     for name, example in EXAMPLES.items():
         Path(name).write_text(example)
     code, out, err = verify(*arguments.split(), None)

@@ -29,7 +29,7 @@ SMALL = Cycles(messages=300, ticks=3, zones=4, programs=40, payload_bytes=20)
 
 
 @pytest.mark.parametrize("messages", [1, 7, 40, 333])
-def test_every_call_goes_to_another_zone_and_no_two_are_alike(messages: int) -> None:
+def test_every_call_goes_to_another_zone_and_all_differ(messages: int) -> None:
     work = Cycles(messages, ticks=2, zones=4, programs=40, payload_bytes=16)
     traffic = work.deployment(1).traffic
     own = np.uint64(work.programs_of_zone)
@@ -50,25 +50,25 @@ def test_every_call_goes_to_another_zone_and_no_two_are_alike(messages: int) -> 
 
 
 @pytest.mark.parametrize("keys", [{"messages": 0}, {"ticks": 0}, {"zones": 1}, {"programs": 41}])
-def test_numbers_that_do_not_fit_are_refused(keys: dict[str, Any]) -> None:
+def test_invalid_numbers_are_refused(keys: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="allowed"):
         replace(SMALL, **keys)
 
 
 @pytest.mark.parametrize("proofs", ["range", "single"])
-def test_a_run_ends_with_every_call_answered(proofs: str) -> None:
+def test_run_ends_with_every_call_answered(proofs: str) -> None:
     work = Cycles(300, 3, 4, 40, 20, proofs)
     for partitions in (1, 2):
         assert len(run_cycles(work, partitions, InProcessExecutor, None)["blocks"]) == work.ticks + 2
 
 
-def test_a_call_without_an_answer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unanswered_call_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cycles, "cycles", 301)
     with pytest.raises(BenchmarkFailed, match="of 301 calls 300 were answered and 0 rejected"):
         run_cycles(Cycles(300, 1, 4, 40, 20), 1, InProcessExecutor, None)
 
 
-def test_all_phases_are_clocked_and_the_clocks_go_away() -> None:
+def test_all_phases_are_timed_and_the_timers_removed() -> None:
     before = kernel.IbcKernel.plan
     with clocked_phases() as clocks:
         assert kernel.IbcKernel.plan is not before
@@ -79,7 +79,7 @@ def test_all_phases_are_clocked_and_the_clocks_go_away() -> None:
     assert min(seconds.values()) >= 0 and sum(seconds.values()) > 0
 
 
-def test_plain_python_does_whole_cycles() -> None:
+def test_plain_python_runs_whole_cycles() -> None:
     bodies = [b"%04d" % number for number in range(37)]
     assert plain_cycles(bodies) == 37
     zone = PlainZone("zone-0")
@@ -100,7 +100,7 @@ def require_row(row: dict[str, Any], repeats: int) -> None:
     assert (row["phases"] is None) == (row["executor"] == "spark")
 
 
-def test_a_run_gives_figures_that_print() -> None:
+def test_run_has_printable_figures() -> None:
     told: list[str] = []
     result = bench_cycles(
         SMALL.messages,
@@ -134,7 +134,7 @@ def test_a_run_gives_figures_that_print() -> None:
         ("--programs", "41", "as many programs on each"),
     ],
 )
-def test_the_command_refuses_what_it_does_not_know(
+def test_command_refuses_unknown_options(
     option: str, value: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -56,7 +56,7 @@ def require_row(measured: Row, repeats: int) -> None:
 
 
 @pytest.mark.parametrize("family", bench.FAMILIES)
-def test_every_family_gives_its_rows(family: str) -> None:
+def test_every_family_has_its_rows(family: str) -> None:
     rows: list[Row] = MODULES[family].measure(SIZE, 1, None)
     assert {measured["part"] for measured in rows} == PARTS[family]
     names = [(measured["part"], measured["what"]) for measured in rows]
@@ -69,7 +69,7 @@ def test_every_family_gives_its_rows(family: str) -> None:
         assert any(f"{SIZE} committed" in measured["what"] for measured in rows)
 
 
-def test_a_run_gives_figures_that_print() -> None:
+def test_run_has_printable_figures() -> None:
     told: list[str] = []
     result = bench_proofs(SIZE, repeats=3, families=("mmr", "tendermint"), progress=told.append)
     assert told == ["mmr", "tendermint"]
@@ -86,7 +86,7 @@ def test_a_run_gives_figures_that_print() -> None:
     assert "--others" in text
 
 
-def test_without_the_tools_there_is_a_line_and_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_reported_and_the_rest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     result = bench_proofs(SIZE, repeats=1, families=("mmr",), others=True)
     assert result["others_left_out"] == ("node and npm are not on PATH; cargo is not on PATH; go is not on PATH")
@@ -94,7 +94,7 @@ def test_without_the_tools_there_is_a_line_and_the_rest(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_command(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_figures(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["proofs", "--size", "1e2", "--repeats", "1", "--family", "mmr"]
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--json"] if as_json else arguments)
@@ -107,14 +107,14 @@ def test_the_command(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
         assert "mountain range: 100 committed" in printed
 
 
-def test_the_command_refuses_a_size_that_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_a_non_numeric_size(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["proofs", "--size", "2.5"])
     assert ended.value.code == 2
     assert "size: 2.5 is not a whole number above 0" in capsys.readouterr().err
 
 
-def test_what_cannot_be_measured_is_one_line() -> None:
+def test_unmeasurable_request_is_one_line() -> None:
     with pytest.raises(InvalidInput, match='family "bitcoin" is unknown; allowed: hashing, ic, ics23'):
         bench_proofs(families=("ic", "bitcoin"))
     with pytest.raises(InvalidInput, match="size: 3 messages, 20 to"):
@@ -123,7 +123,7 @@ def test_what_cannot_be_measured_is_one_line() -> None:
         bench_proofs(repeats=0)
 
 
-def test_contenders_take_turns_and_ratios_are_by_item() -> None:
+def test_contenders_alternate_and_ratios_are_by_item() -> None:
     calls: list[str] = []
 
     def contender(name: str) -> Any:
@@ -142,7 +142,7 @@ def test_contenders_take_turns_and_ratios_are_by_item() -> None:
     assert compared("verify", "x", "proofs", {OURS: (contender("x"), 1)}, 2)["figures"][OURS]["items"] == 1
 
 
-def test_contenders_with_other_results_are_found_out() -> None:
+def test_contenders_with_other_results_are_detected() -> None:
     require_same([b"x"], [b"x"], "equal")
     with pytest.raises(BenchmarkFailed, match="roots: the contenders' results differ"):
         require_same(b"x", b"y", "roots")
@@ -151,7 +151,7 @@ def test_contenders_with_other_results_are_found_out() -> None:
         measure_queue(wrong, SIZE, 1)
 
 
-def test_a_queue_is_changed_up_to_its_root_and_handed_over() -> None:
+def test_queue_is_changed_up_to_its_root_and_handed_over() -> None:
     steps: list[str] = []
 
     def step(name: str, state: list[str]) -> list[str]:
@@ -179,7 +179,7 @@ def test_a_queue_is_changed_up_to_its_root_and_handed_over() -> None:
     assert [changed_at_a_time(size) for size in (5, 100, 10**6)] == [1, 10, 1_000]
 
 
-def test_the_workload_is_the_same_every_time() -> None:
+def test_workload_is_the_same_every_time() -> None:
     assert payloads(50).equals(payloads(50))
     assert len(set(payloads(1_000).to_pylist())) == 1_000
     places = some_of(10, 1_010, 200)
@@ -188,14 +188,14 @@ def test_the_workload_is_the_same_every_time() -> None:
     assert some_of(3, 8, 200).tolist() == [3, 4, 5, 6, 7]
 
 
-def test_the_plain_tree_has_the_stores_root() -> None:
+def test_plain_tree_has_the_root_of_the_store() -> None:
     for count in (1, 2, 7):
         keys = [b"key %02d" % number for number in range(count)]
         column = pa.array(keys, pa.binary())
         assert ics23.plain_simple_root(keys, keys) == SimpleStore.of(column, column).root
 
 
-def test_the_verifiers_are_the_ones_of_the_tests() -> None:
+def test_verifiers_are_those_of_the_tests() -> None:
     ours = Path(node.__file__).with_name(node.PACKAGES)
     tested = Path(__file__).resolve().parents[2] / "verifiers" / "package.json"
     assert (

@@ -85,7 +85,7 @@ QUEUE_STORE = {
 QUEUE_ROOT = bytes.fromhex("99f08368f142b03bae4c939900a7a46807bc51bfeef50c811cc3ca1747e96c5f")
 
 
-def test_the_worked_example_of_the_reference() -> None:
+def test_worked_example_of_the_reference() -> None:
     tree = build_simple(QUEUE_STORE)
     assert tree.root == QUEUE_ROOT
     for key, value in QUEUE_STORE.items():
@@ -94,7 +94,7 @@ def test_the_worked_example_of_the_reference() -> None:
     verify_non_membership(TENDERMINT_SPEC, QUEUE_ROOT, tree.non_existence(fourth).SerializeToString(), fourth)
 
 
-def test_hashes_that_no_table_has() -> None:
+def test_hashes_outside_of_the_tables() -> None:
     assert do_hash(HashOp.KECCAK256, b"").hex() == "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
     for unknown in (HashOp.NO_HASH, 9, 1000, -1):
         with pytest.raises(UnsupportedOperation, match=f"^unsupported hashop: {unknown}$"):
@@ -119,7 +119,7 @@ def test_lengths() -> None:
             do_length(unknown, data)  # type: ignore[arg-type]
 
 
-def test_a_leaf_says_whether_key_or_value_could_not_be_prepared() -> None:
+def test_leaf_error_names_key_or_value() -> None:
     leaf = LeafOp(hash=HashOp.SHA256, length=LengthOp.REQUIRE_32_BYTES)
     with pytest.raises(SpecMismatch, match=r"^prehash key, data was 3 bytes, not 32$"):
         apply_leaf(leaf, b"key", bytes(32))
@@ -215,7 +215,7 @@ def test_inner_steps_against_specs(step: InnerOp, spec: ProofSpec, text: str) ->
     assert str(refused.value) == text
 
 
-def test_an_existence_proof_says_what_does_not_match() -> None:
+def test_existence_proof_names_the_mismatch() -> None:
     tree = build_simple(QUEUE_STORE)
     key = QUEUE + b"\x7f"
     proof, value = read_existence(tree.existence(key).exist), QUEUE_STORE[key]
@@ -233,7 +233,7 @@ def test_an_existence_proof_says_what_does_not_match() -> None:
         verify_existence(proof._replace(key=b""), TENDERMINT, QUEUE_ROOT, b"", value)
 
 
-def test_a_result_longer_than_a_child_is_refused() -> None:
+def test_result_longer_than_a_child_is_refused() -> None:
     spec = ProofSpec.FromString(TENDERMINT_SPEC.SerializeToString())
     spec.inner_spec.hash = HashOp.SHA512
     step = InnerOp(hash=HashOp.SHA512, prefix=b"\x01", suffix=HASH)
@@ -243,7 +243,7 @@ def test_a_result_longer_than_a_child_is_refused() -> None:
         verify_existence(proof, spec_rules(spec), bytes(64), b"k", b"v")
 
 
-def test_absence_says_what_does_not_hold() -> None:
+def test_absence_proof_names_the_failed_condition() -> None:
     tree = build_simple({bytes([key]): b"value" for key in b"bdfhj"})
     first, second, third, *_, last = (read_existence(proof) for proof in tree.proofs)
     for absence, key, error, text in (
@@ -275,7 +275,7 @@ def test_absence_says_what_does_not_hold() -> None:
     verify_non_existence(Absence(b"", None, first), TENDERMINT, tree.root, b"a")
 
 
-def test_the_key_that_a_proof_of_absence_names_is_only_remarked_on() -> None:
+def test_wrong_key_in_a_proof_of_absence_is_only_remarked_on() -> None:
     tree = build_simple({b"b": b"value", b"f": b"value"})
     for proof in (tree.non_existence(b"c"), tree.non_existence(b"d")):
         verify_non_membership(TENDERMINT_SPEC, tree.root, proof, b"c")
@@ -285,7 +285,7 @@ def test_the_key_that_a_proof_of_absence_names_is_only_remarked_on() -> None:
     assert find_chain_remarks([TENDERMINT_SPEC], [tree.non_existence(b"d").SerializeToString()], [b"c"]) == other
 
 
-def test_neighbors_with_no_or_the_same_path_are_none() -> None:
+def test_neighbors_without_a_path_or_with_equal_paths_are_refused() -> None:
     alone = build_simple({b"b": b"value"})
     only = read_existence(alone.proofs[0])
     assert not is_left_neighbor(TENDERMINT, only.path, only.path)
@@ -323,14 +323,14 @@ def test_branches_of_nodes_with_three_children() -> None:
         get_padding(spec_rules(ProofSpec(inner_spec=inner)), 1)
 
 
-def test_nothing_is_an_empty_branch_where_the_spec_has_no_empty_child() -> None:
+def test_empty_branch_needs_an_empty_child_in_the_spec() -> None:
     step = InnerOp(hash=HashOp.SHA256, prefix=b"\x01", suffix=bytes(32))
     assert right_branches_are_empty(SMT, step) and not right_branches_are_empty(TENDERMINT, step)
     step = InnerOp(hash=HashOp.SHA256, prefix=b"\x01" + bytes(32))
     assert left_branches_are_empty(SMT, step) and not left_branches_are_empty(TENDERMINT, step)
 
 
-def test_a_sibling_past_the_end_is_no_empty_branch() -> None:
+def test_sibling_past_the_end_is_no_empty_branch() -> None:
     inner = InnerSpec(child_order=[2, 1, 0], child_size=20, min_prefix_length=1, max_prefix_length=4)
     rules = spec_rules(ProofSpec(leaf_spec=TENDERMINT_SPEC.leaf_spec, inner_spec=inner))
     step = InnerOp(prefix=bytes(21), suffix=bytes(20))
@@ -343,7 +343,7 @@ def batch_of_two() -> tuple[bytes, CommitmentProof, dict[bytes, bytes]]:
     return tree.root, combine_proofs([tree.existence(b"b"), tree.existence(b"d")]), {b"b": b"value", b"d": b"value"}
 
 
-def test_shared_steps_that_stand_twice_or_are_not_used_are_remarked_on() -> None:
+def test_duplicate_and_unused_shared_steps_are_remarked_on() -> None:
     root, batch, items = batch_of_two()
     batch_verify_membership(TENDERMINT_SPEC, root, batch, items)
     unused = CommitmentProof.FromString(batch.SerializeToString())
@@ -363,7 +363,7 @@ def test_shared_steps_that_stand_twice_or_are_not_used_are_remarked_on() -> None
             batch_verify_membership(TENDERMINT_SPEC, root, outside, items)
 
 
-def test_of_several_entries_for_a_key_the_first_counts_and_others_are_remarked_on() -> None:
+def test_first_entry_of_a_key_counts_and_others_are_remarked_on() -> None:
     root, batch, items = batch_of_two()
     plain, asked = decompress(batch), {b"b": items[b"b"]}
     plain.batch.entries[1].exist.value += b"."
@@ -380,7 +380,7 @@ def test_of_several_entries_for_a_key_the_first_counts_and_others_are_remarked_o
         verify_membership(TENDERMINT_SPEC, root, turned, b"b", items[b"b"])
 
 
-def test_an_absence_is_that_of_the_first_entry_whose_neighbors_enclose_the_key() -> None:
+def test_absence_uses_the_first_entry_with_enclosing_neighbors() -> None:
     tree = build_simple({bytes([key]): b"value" for key in b"bdfhj"})
     wide = NonExistenceProof(left=tree.proofs[0], right=tree.proofs[4])  # of b and j, which are no neighbours
     gaps = [tree.non_existence(key).nonexist for key in (b"c", b"a", b"z", b"i")]
@@ -396,7 +396,7 @@ def test_an_absence_is_that_of_the_first_entry_whose_neighbors_enclose_the_key()
             batch_verify_non_membership(TENDERMINT_SPEC, tree.root, batch, [b"b"])
 
 
-def test_what_a_message_lets_a_verifier_hash_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashing_per_message_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     root, batch, items = batch_of_two()
     monkeypatch.setattr("causeway_proofs.ics23.batch.MAX_HASHED_BYTES", 200)
     verify_membership(TENDERMINT_SPEC, root, batch, b"b", items[b"b"])
@@ -406,7 +406,7 @@ def test_what_a_message_lets_a_verifier_hash_is_bounded(monkeypatch: pytest.Monk
     assert line.endswith("entries that nobody asks about are not verified from number 1 on")
 
 
-def test_an_entry_without_a_proof_says_nothing() -> None:
+def test_entry_without_a_proof_proves_nothing() -> None:
     root, batch, items = batch_of_two()
     plain = decompress(batch)
     plain.batch.entries[1].Clear()
@@ -433,7 +433,7 @@ def test_absence_in_a_chain_of_one_store_is_under_the_root() -> None:
         verify_chained_non_membership([TENDERMINT_SPEC], HASH, proof, [b"c"])
 
 
-def test_a_small_batch_that_would_grow_large_is_not_written_out() -> None:
+def test_decompression_bomb_is_not_decompressed() -> None:
     bomb = CommitmentProof()
     bomb.compressed.lookup_inners.add(prefix=bytes(1 << 16))
     for _ in range(4):
@@ -444,7 +444,7 @@ def test_a_small_batch_that_would_grow_large_is_not_written_out() -> None:
         verify_membership(TENDERMINT_SPEC, HASH, bomb, b"key", b"value")
 
 
-def test_messages_stay_short_whatever_the_proof_is_about() -> None:
+def test_messages_stay_short_for_any_proof() -> None:
     tree = build_simple({b"b": b"value", b"f": b"value"})
     strange = tree.non_existence(b"c")
     strange.nonexist.key = bytes(1 << 20)
@@ -454,7 +454,7 @@ def test_messages_stay_short_whatever_the_proof_is_about() -> None:
         validate_tendermint_ops(bytes(1 << 20), HASH)
 
 
-def test_a_spec_without_a_depth_has_the_usual_one_and_under_a_negative_one_nothing_holds() -> None:
+def test_zero_depth_means_the_default_and_a_negative_one_refuses_all() -> None:
     spec = ProofSpec.FromString(TENDERMINT_SPEC.SerializeToString())
     spec.max_depth = 0
     assert spec_rules(spec).max_depth == 128 and spec_rules(spec).is_tendermint

@@ -18,7 +18,7 @@ from tests.oracles.ics23.smt import SmtStore
         (20, "ed14f7058f56609b6c54f49a47c7c02c5ab53defb679213ba64876037d7a0b14"),
     ],
 )
-def test_roots_are_those_of_the_deployed_tree(count: int, root: str) -> None:
+def test_roots_match_the_deployed_tree(count: int, root: str) -> None:
     keys, values = [bytes([key]) for key in range(count)], [bytes([1, key]) for key in range(count)]
     store = SmtStore(pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
     assert store.root.hex() == root

@@ -57,13 +57,13 @@ def queue(head: int, tail: int) -> dict[bytes, bytes]:
     return {HEAD: head.to_bytes(8, "big"), TAIL: tail.to_bytes(8, "big"), **packets}
 
 
-def test_the_worked_example_has_its_root() -> None:
+def test_worked_example_has_its_root() -> None:
     store = SimpleStore.over(entries(queue(0, 3)))
     assert store.root.hex() == "99f08368f142b03bae4c939900a7a46807bc51bfeef50c811cc3ca1747e96c5f"
     assert store.entries.keys.to_pylist() == [HEAD, index_key(0), index_key(1), index_key(2), TAIL]
 
 
-def test_iavl_roots_are_those_of_the_deployed_tree() -> None:
+def test_iavl_roots_match_the_deployed_tree() -> None:
     # Facts from the tests of other implementations, computed there with cosmos/iavl.
     store = IavlStore()
     again = {f"aello{number:02}".encode(): b"world1" for number in range(21)}
@@ -96,7 +96,7 @@ def test_iavl_roots_are_those_of_the_deployed_tree() -> None:
     assert last.root.hex() == "259be9e5f3ad1df1ebea550a2481354f4d0b1d76c9e9853c4ebb25512a606996"
 
 
-def test_stores_without_entries_have_the_roots_of_nothing_and_prove_nothing() -> None:
+def test_empty_stores_have_the_empty_root_and_prove_no_entry() -> None:
     assert SimpleStore.empty().root == IavlStore().at(0).root == EMPTY_ROOT
     assert SmtStore(NOTHING, NOTHING).root == bytes(32)
     for store in (SimpleStore.empty(), IavlStore().at(0), SmtStore(NOTHING, NOTHING)):
@@ -120,12 +120,12 @@ def test_stores_without_entries_have_the_roots_of_nothing_and_prove_nothing() ->
         ([b"a"], [b"1", b"2"], StoreError),
     ],
 )
-def test_entries_that_no_proof_could_show_are_refused(keys, values, error) -> None:
+def test_unprovable_entries_are_refused(keys, values, error) -> None:
     with pytest.raises(error):
         Entries.of(pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
 
 
-def test_columns_of_another_kind_or_too_long_are_refused() -> None:
+def test_columns_of_another_type_or_too_long_are_refused() -> None:
     for wrong in (pa.array([b"a"], pa.large_binary()), pa.array(["a"]), pa.array([None], pa.binary())):
         with pytest.raises((InvalidInput, EmptyKey)):
             Entries.of(wrong, column(b"1"))
@@ -133,7 +133,7 @@ def test_columns_of_another_kind_or_too_long_are_refused() -> None:
         concat_columns(column(*[b"row"] * 1000), bytes(3_000_000))
 
 
-def test_changes_that_contradict_the_store_or_themselves_are_refused_and_change_nothing() -> None:
+def test_contradictory_changes_are_refused_without_effect() -> None:
     content = entries({b"a": b"1", b"b": b"2", b"c": b"3"})
     iavl = IavlStore()
     root = iavl.commit(content, NOTHING).root
@@ -152,7 +152,7 @@ def test_changes_that_contradict_the_store_or_themselves_are_refused_and_change_
         SmtStore(column(b"k", b"k"), column(b"1", b"2"))
 
 
-def test_a_version_that_is_not_kept_cannot_be_had() -> None:
+def test_pruned_version_is_unavailable() -> None:
     store = IavlStore()
     kept = store.commit(entries({b"a": b"1", b"b": b"2"}), NOTHING)
     store.commit(entries({b"c": b"3"}), NOTHING)
@@ -165,7 +165,7 @@ def test_a_version_that_is_not_kept_cannot_be_had() -> None:
     assert store.at(2).height == 2
 
 
-def test_what_is_asked_for_must_be_of_the_kind_that_is_there() -> None:
+def test_requested_proof_must_match_presence_or_absence() -> None:
     store = SimpleStore.over(entries(queue(0, 3)))
     with pytest.raises(UnknownKey):
         store.prove_existence(index_key(3))
@@ -182,7 +182,7 @@ def test_head_and_tail_of_zero_and_an_empty_success_are_provable() -> None:
         verify_membership(TENDERMINT_SPEC, store.root, store.prove(key), key, value)
 
 
-def test_keys_order_as_their_indices_do() -> None:
+def test_keys_order_like_their_indices() -> None:
     # Hazard 15.
     numbers = [255, 256, 2**32, 2**53 + 1, 2**53 + 2, 2**63 - 1]
     store = SimpleStore.over(entries({HEAD: b"h", TAIL: b"t", **{index_key(number): b"v" for number in numbers}}))
@@ -192,7 +192,7 @@ def test_keys_order_as_their_indices_do() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 11])
-def test_pushing_and_popping_in_place_is_building_anew(size) -> None:
+def test_pushing_and_popping_in_place_equals_rebuilding(size) -> None:
     iavl = IavlStore()
     iavl.commit(entries(queue(0, size)), NOTHING)
     popped = size - 1
@@ -203,7 +203,7 @@ def test_pushing_and_popping_in_place_is_building_anew(size) -> None:
     assert iavl.commit(entries(change), deletions).entries_at(np.arange(len(expected))) == expected.entries
 
 
-def test_a_run_that_leaves_something_out_cannot_be_proven() -> None:
+def test_incomplete_range_cannot_be_proved() -> None:
     store = SimpleStore.over(entries(queue(0, 12)))
     message = RangeProof.FromString(store.range_proof(2, 6))
     without = Entries.of(*(c.filter(pa.array([True, True, False, True, True])) for c in _columns(store, 2, 7)))
@@ -220,7 +220,7 @@ def _columns(store: SimpleStore, start: int, stop: int) -> tuple[pa.BinaryArray,
     return run.keys, run.values
 
 
-def test_range_proofs_name_what_is_wrong_with_them() -> None:
+def test_range_proof_errors_name_the_problem() -> None:
     store = SimpleStore.over(entries(queue(0, 12)))
     good = RangeProof.FromString(store.range_proof(2, 6))
 
@@ -255,7 +255,7 @@ def test_range_proofs_name_what_is_wrong_with_them() -> None:
 
 
 @pytest.mark.parametrize(("last", "steps"), [(1, b"\x02"), (4, b"\x00\x02\x00"), (4, b"\x00\x00\x02")])
-def test_a_run_at_the_right_edge_has_nothing_on_its_right(last, steps) -> None:
+def test_range_at_the_right_edge_has_no_right_sibling(last, steps) -> None:
     # A pair is complete without a digest, and a node that has moved up was the last of its level.
     store = SimpleStore.over(entries(queue(0, 12)))
     message = RangeProof.FromString(store.range_proof(0, last))
@@ -264,7 +264,7 @@ def test_a_run_at_the_right_edge_has_nothing_on_its_right(last, steps) -> None:
         verify_range_proof(store.root, message.SerializeToString(deterministic=True))
 
 
-def test_the_third_of_three_and_the_second_of_two_have_proofs_of_one_shape() -> None:
+def test_last_of_three_and_last_of_two_have_proofs_of_equal_shape() -> None:
     # Why a range proof has no positions in it.
     three = SimpleStore.over(entries({b"a": b"1", b"b": b"2", b"c": b"3"}))
     two = SimpleStore.over(entries({b"a": b"1", b"c": b"3"}))
@@ -284,5 +284,5 @@ def test_varints_are_those_of_protobuf() -> None:
     assert concat_columns(b"<", column(b"a", b""), b">").to_pylist() == [b"<a>", b"<>"]
 
 
-def test_an_ascending_tree_leans_by_its_rule() -> None:
+def test_ascending_tree_leans_by_its_rule() -> None:
     assert [1 << left_height(leaves) for leaves in range(2, 14)] == [1, 1, 2, 2, 2, 4, 4, 4, 4, 4, 4, 8]

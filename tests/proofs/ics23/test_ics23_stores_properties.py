@@ -77,7 +77,7 @@ def updates(history: list[tuple[dict[bytes, bytes], set[int]]]):
 
 @settings(deadline=None, max_examples=sized(54, 600))
 @given(HISTORIES, st.booleans())
-def test_an_iavl_store_has_the_roots_of_changes_made_one_by_one(history, forgets) -> None:
+def test_iavl_store_has_the_roots_of_changes_made_one_by_one(history, forgets) -> None:
     kept, reference = IavlStore(), None
     versions = []
     for version, (upserts, deletions, store) in enumerate(updates(history), 1):
@@ -96,7 +96,7 @@ def test_an_iavl_store_has_the_roots_of_changes_made_one_by_one(history, forgets
 
 @settings(deadline=None, max_examples=sized(18, 200))
 @given(st.integers(1, 400), st.integers(1, 9))
-def test_an_ascending_tree_built_at_once_is_the_one_of_insertions(count, run) -> None:
+def test_ascending_tree_built_at_once_equals_insertions(count, run) -> None:
     store = entries({b"k" + number.to_bytes(3, "big"): b"v" for number in range(count)})
     at_once = IavlStore().commit(store, column([]))
     # The editor is what the bulk builder replaces; an entry to begin with and to delete keeps the builder out.
@@ -116,7 +116,7 @@ def test_an_ascending_tree_built_at_once_is_the_one_of_insertions(count, run) ->
 
 @settings(deadline=None, max_examples=sized(27, 300))
 @given(STORES)
-def test_a_sparse_store_has_the_root_of_its_definition(store) -> None:
+def test_sparse_store_has_the_root_of_its_definition(store) -> None:
     assert built("smt", store).root == smt_root(store)
 
 
@@ -136,7 +136,7 @@ def assert_proves_all(store: ProvableStore, spec: ProofSpec, content: dict[bytes
 @pytest.mark.parametrize("kind", SPECS)
 @settings(deadline=None, max_examples=sized(18, 200))
 @given(STORES, st.lists(KEYS | NUMBERED, max_size=10))
-def test_whatever_is_there_is_proven_and_whatever_is_not_there_too(kind, content, others) -> None:
+def test_every_present_key_and_every_absent_key_is_proved(kind, content, others) -> None:
     store, spec = built(kind, content), SPECS[kind]
     assert_proves_all(store, spec, content)
     absent = [key for key in others if key not in content]
@@ -157,7 +157,7 @@ def test_whatever_is_there_is_proven_and_whatever_is_not_there_too(kind, content
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_large_stores_prove_all_they_hold(kind: str) -> None:
+def test_large_stores_prove_all_their_entries(kind: str) -> None:
     content = {b"q" + number.to_bytes(8, "big"): number.to_bytes(2, "big") * 70 for number in range(700)}
     store = built(kind, content)
     if kind == "iavl":
@@ -177,7 +177,7 @@ def test_large_stores_prove_all_they_hold(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_one_proof_of_nothing(kind) -> None:
+def test_one_proof_of_an_empty_store(kind) -> None:
     empty = {
         "simple": SimpleStore.empty(), "iavl": IavlStore().at(0), "smt": SmtStore(column([]), column([]))
     }[kind]  # fmt: skip
@@ -206,7 +206,7 @@ def verify_either(spec: ProofSpec, root: bytes, proof: bytes, key: bytes, value:
 @pytest.mark.parametrize("kind", SPECS)
 @settings(deadline=None, max_examples=sized(11, 125), derandomize=True)
 @given(STORES, KEYS, st.data())
-def test_no_bit_of_a_proof_can_be_changed_without_a_remark(kind, content, key, data) -> None:
+def test_every_changed_bit_of_a_proof_is_refused_or_remarked_on(kind, content, key, data) -> None:
     store, spec = built(kind, content), SPECS[kind]
     proof = store.prove(key)
     bit = data.draw(st.integers(0, 8 * len(proof) - 1))
@@ -222,7 +222,7 @@ def test_no_bit_of_a_proof_can_be_changed_without_a_remark(kind, content, key, d
 
 @settings(deadline=None, max_examples=sized(18, 200))
 @given(STORES, st.dictionaries(KEYS, VALUES, min_size=1, max_size=9), KEYS)
-def test_a_store_of_stores_proves_in_two_steps(first, second, key) -> None:
+def test_multi_store_proves_in_two_steps(first, second, key) -> None:
     deployed = MultiStore({"ibc": built("iavl", first), "bank": built("iavl", second)})
     simple = MultiStore({"ibc": built("simple", first), "acc": built("simple", second), "zeta": built("smt", second)})
     for store, specs in ((deployed, [IAVL_SPEC, TENDERMINT_SPEC]), (simple, [TENDERMINT_SPEC, TENDERMINT_SPEC])):
@@ -239,7 +239,7 @@ def test_a_store_of_stores_proves_in_two_steps(first, second, key) -> None:
 
 @settings(deadline=None, max_examples=sized(68, 750))
 @given(st.integers(1, 70), st.data())
-def test_any_run_is_proven_with_what_the_tree_has_beside_it(count, data) -> None:
+def test_any_range_is_proved_with_its_siblings(count, data) -> None:
     content = {b"q" + number.to_bytes(8, "big"): bytes([number, 1]) for number in range(count)}
     store = SimpleStore.over(entries(content))
     first = data.draw(st.integers(0, count - 1))
@@ -254,7 +254,7 @@ def test_any_run_is_proven_with_what_the_tree_has_beside_it(count, data) -> None
 
 @settings(deadline=None, max_examples=sized(9, 100), derandomize=True)
 @given(st.integers(1, 14), st.data())
-def test_no_bit_of_a_range_proof_can_be_changed(count, data) -> None:
+def test_every_changed_bit_of_a_range_proof_is_refused(count, data) -> None:
     content = {b"q" + bytes([number]): bytes([number + 1]) for number in range(count)}
     store = SimpleStore.over(entries(content))
     first = data.draw(st.integers(0, count - 1))
@@ -271,7 +271,7 @@ def test_no_bit_of_a_range_proof_can_be_changed(count, data) -> None:
 
 @settings(deadline=None, max_examples=sized(27, 300))
 @given(st.sets(KEYS, max_size=60), st.lists(KEYS | st.just(b""), max_size=40))
-def test_searching_by_columns_is_searching_one_by_one(keys, wanted) -> None:
+def test_column_search_equals_single_searches(keys, wanted) -> None:
     places, there = ranks(column(sorted(keys)), column(wanted))
     assert places.tolist() == [sum(key < other for key in keys) for other in wanted]
     assert there.tolist() == [other in keys for other in wanted]

@@ -85,7 +85,7 @@ def holds(name: str, case: dict[str, bytes]) -> bool:
     return True
 
 
-def test_every_single_proof_holds_and_none_when_key_value_root_or_spec_is_another(
+def test_single_proofs_hold_only_for_their_key_value_root_and_spec(
     single: list[tuple[str, dict[str, bytes]]],
 ) -> None:
     assert len(single) == 10
@@ -103,7 +103,7 @@ def test_every_single_proof_holds_and_none_when_key_value_root_or_spec_is_anothe
             assert holds(other, case) == (other == name)
 
 
-def test_a_single_flipped_bit_is_refused_or_remarked_on_anywhere(single: list[tuple[str, dict[str, bytes]]]) -> None:
+def test_flipped_bit_of_a_single_proof_is_refused_or_remarked_on(single: list[tuple[str, dict[str, bytes]]]) -> None:
     for name, case in single:
         proof = case["proof"]
         for place in range(len(proof)):
@@ -117,7 +117,7 @@ def test_a_single_flipped_bit_is_refused_or_remarked_on_anywhere(single: list[tu
         assert not holds(name, {**case, "proof": proof + b"\x00"})
 
 
-def test_the_path_of_a_proof_ends_at_its_root(single: list[tuple[str, dict[str, bytes]]]) -> None:
+def test_path_of_a_proof_ends_at_its_root(single: list[tuple[str, dict[str, bytes]]]) -> None:
     for name, case in single:
         steps = explain(PROOF_SPECS[name], case["root"], case["proof"], case["key"], case["value"] or None)
         assert steps[-1].result == case["root"]
@@ -159,14 +159,14 @@ def test_every_item_of_a_compressed_batch_holds(batches: list[tuple[str, bytes, 
             verify_batch(spec, bytes(32), proof, items)
 
 
-def test_a_batch_is_compressed_as_the_reference_compresses_it(
+def test_batch_compression_matches_the_reference(
     batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]],
 ) -> None:
     for _, _, proof, _ in batches:
         assert compress(decompress(decode_proof(proof))).SerializeToString(deterministic=True) == proof
 
 
-def test_a_single_flipped_bit_of_a_batch_is_refused_or_remarked_on(
+def test_flipped_bit_of_a_batch_is_refused_or_remarked_on(
     batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]],
 ) -> None:
     for name, root, proof, items in batches:
@@ -181,7 +181,7 @@ def test_a_single_flipped_bit_of_a_batch_is_refused_or_remarked_on(
             assert find_remarks(spec, root, bytes(flipped), {key: value or None for key, value in items.items()})
 
 
-def test_a_chained_proof_leads_to_the_app_hash() -> None:
+def test_chained_proof_leads_to_the_app_hash() -> None:
     case = load_vectors("ibc_light_client")["membership"]
     # The consensus state: a time, the root as a message in a message, the next validators' hash.
     root = bytes.fromhex(case["consensus_state"]).split(b"\x12\x22\x0a\x20", 1)[1][:32]
@@ -222,7 +222,7 @@ def octets(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-def test_all_tables_are_tried(steps: dict[str, Any]) -> None:
+def test_all_tables_are_tested(steps: dict[str, Any]) -> None:
     tables = {name: rows for name, rows in steps.items() if name != "specs"}
     assert len(tables) == TABLES and sum(map(len, tables.values())) == TABLE_CASES
 

@@ -41,9 +41,7 @@ def grown(kind: str, stored: dict[bytes, bytes]) -> tuple[ProofSpec, Tree]:
 @kinds
 @CHEAP
 @given(stored=STORES, absent=st.lists(KEYS, max_size=4))
-def test_all_that_is_stored_is_proven_and_all_that_is_not(
-    kind: str, stored: dict[bytes, bytes], absent: list[bytes]
-) -> None:
+def test_all_entries_and_all_absences_are_proved(kind: str, stored: dict[bytes, bytes], absent: list[bytes]) -> None:
     spec, tree = grown(kind, stored)
     for key, value in stored.items():
         proof = tree.existence(key).SerializeToString()
@@ -64,9 +62,7 @@ def test_all_that_is_stored_is_proven_and_all_that_is_not(
 @kinds
 @CHEAP
 @given(stored=STORES, data=st.data())
-def test_absence_between_leaves_that_are_no_neighbors_is_refused(
-    kind: str, stored: dict[bytes, bytes], data: st.DataObject
-) -> None:
+def test_absence_between_non_neighbors_is_refused(kind: str, stored: dict[bytes, bytes], data: st.DataObject) -> None:
     spec, tree = grown(kind, stored)
     key = data.draw(KEYS)
     sides: list[Any] = [None, *range(len(tree.proofs))]
@@ -87,7 +83,7 @@ def test_absence_between_leaves_that_are_no_neighbors_is_refused(
 @kinds
 @CHEAP
 @given(stored=STORES, data=st.data())
-def test_a_changed_proof_is_refused_or_remarked_on(kind: str, stored: dict[bytes, bytes], data: st.DataObject) -> None:
+def test_altered_proof_is_refused_or_remarked_on(kind: str, stored: dict[bytes, bytes], data: st.DataObject) -> None:
     spec, tree = grown(kind, stored)
     key = data.draw(KEYS)
     message = tree.existence(key) if key in stored else tree.non_existence(key)
@@ -127,7 +123,7 @@ def flips(proof: bytes, data: st.DataObject) -> list[bytes]:
 @kinds
 @CHEAP
 @given(stored=STORES, absent=st.sets(KEYS, max_size=4), data=st.data())
-def test_batches_prove_what_their_entries_prove(
+def test_batches_prove_the_claims_of_their_entries(
     kind: str, stored: dict[bytes, bytes], absent: set[bytes], data: st.DataObject
 ) -> None:
     spec, tree = grown(kind, stored)
@@ -167,7 +163,7 @@ def batch_error(
 @kinds
 @CHEAP
 @given(stored=STORES, others=STORES, data=st.data())
-def test_encodings_get_the_verdicts_of_their_messages(
+def test_encodings_have_the_verdicts_of_their_messages(
     kind: str, stored: dict[bytes, bytes], others: dict[bytes, bytes], data: st.DataObject
 ) -> None:
     spec, tree = grown(kind, stored)
@@ -225,7 +221,7 @@ def test_chains_of_stores(stored: dict[bytes, bytes], stores: dict[bytes, bytes]
         claim(proof, store=b"ibd")
 
 
-def test_an_empty_batch_proves_nothing_and_refuses_nothing() -> None:
+def test_empty_batch_proves_and_refuses_no_claim() -> None:
     empty = combine_proofs([])
     batch_verify_membership(IAVL_SPEC, bytes(32), empty, {})
     with pytest.raises(NotProven):
