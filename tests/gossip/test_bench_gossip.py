@@ -17,7 +17,7 @@ from causeway.gossip.options import GossipOptions
 
 
 def test_every_queue_reaches_every_node_with_both_engines() -> None:
-    """They raise if not."""
+    """Raise an error if a queue is missing."""
     work = Flood(nodes=12, degree=4, queues=5)
     assert flood(work, GossipOptions()) > 0 and plain.flood(work) > 0
 

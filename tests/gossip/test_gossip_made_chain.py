@@ -57,7 +57,7 @@ def _rows(lake: str, table: str) -> list[dict[str, Any]]:
 
 
 def test_generated_run_is_gossiped_and_results_feed_a_run(cli: Run, tmp_path: Path) -> None:
-    """With a fork, and a parachain that stands still; the second run has bodies as late as the simulation says."""
+    """Use a fork and a stalled parachain; the second run delays bodies as simulated."""
     lake = make_lake(tmp_path, faults=FORK)
     code, out, _ = cli("gossip", "relay-chain", lake, "--out", "relay.parquet", "--json")
     about = json.loads(out)
@@ -94,7 +94,7 @@ def _entry(rows: list[dict[str, Any]], at: int, place: int) -> int:
 
 
 def _table() -> list[dict[str, Any]]:
-    """Genesis, two blocks on it of which the first posts a queue, and one on the first, which lists it."""
+    """Build genesis, two blocks on it (the first posts a queue), and one on the first, which lists it."""
     queue = {"source": 0, "destination": 1, "root": b"r" * 32, "size": 9, "messages": 2}
     parts: tuple[tuple[Any, ...], ...] = ((0, -1, [], []), (1, 0, [queue], []), (1, 0, [], []), (2, 1, [], [0]))
     names = ("number", "parent", "posted", "unrouted")

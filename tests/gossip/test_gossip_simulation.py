@@ -289,7 +289,7 @@ def test_interrupted_command_reports_how_to_resume_and_leaves_no_stray_files(
 
 
 def documented_keys() -> list[str]:
-    """Return the lines that the page has about the keys of a simulation's own sections."""
+    """Return the documented lines about the keys of a simulation's own sections."""
     lines = ["| key | default | meaning |", "|---|---|---|"]
     for name, field in SimulationOptions.model_fields.items():
         section = AttackersSection if name == "attackers" else field.annotation

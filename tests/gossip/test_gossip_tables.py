@@ -31,7 +31,7 @@ Rows = list[dict[str, Any]]
 
 
 class Told:
-    """What happened, tick by tick, as plain rows, and what the simulation made of it."""
+    """Event log per tick as plain rows, and the results of the simulation."""
 
     def __init__(self, kernel: GossipKernel, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kernel = kernel
@@ -61,7 +61,7 @@ class Told:
 
 
 def plain(rows: Frame) -> Rows:
-    """Return who sends packets or sketches, and of which kind; of sketches, too, how many bytes and of which value."""
+    """Return sender and kind of packets or sketches; for sketches also their bytes and value."""
     columns = [rows["source"].tolist(), rows["kind"].tolist()]
     if "data" in rows:
         columns += [[len(data) for data in rows["data"].to_pylist()], rows["value"].tolist()]
@@ -69,7 +69,7 @@ def plain(rows: Frame) -> Rows:
 
 
 def again(told: Told) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]:
-    """Return the rows of the table of work after every tick, and when each node (first) had each root (second)."""
+    """Return the rows of the work table per tick, and first arrival times of each root by node."""
     world, slice_ = told.kernel.world, told.kernel.options.slice
     relay, junk = world.relay, told.kernel.options.relay.bytes
     honest = [node for node, how in enumerate(world.behaviour.tolist()) if how == HONEST]
@@ -145,7 +145,7 @@ def there(world: SimulationWorld, node: int, time: int) -> bool:
 
 
 def coverage(told: Told, had: dict[tuple[int, int], int]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the rows of the table of coverage, and of the summary what was needed and what was in time."""
+    """Return the rows of the coverage table, and the needed and timely queues of the summary."""
     world, options = told.kernel.world, told.kernel.options
     relay, nodes, interval = world.relay, options.nodes, options.relay.interval
     listed: dict[int, int] = {}
@@ -191,7 +191,7 @@ OPTIONS = {"plain": "", "sketches": 'reconciliation = "minisketch"\nfallback_req
 
 @pytest.mark.parametrize("options", ["plain", pytest.param("sketches", marks=pytest.mark.slow)])
 def test_tables_record_events(tmp_path: Path, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With liars and spammers, nodes that come and go, lost messages, and siblings of blocks."""
+    """Use lying and spamming nodes, joining and leaving nodes, lost messages, and sibling blocks."""
     path = tmp_path / "scenario.toml"
     text = SMALL.replace("[relay]", "[relay]\nforks = 0.4").replace("[gossip]", "[gossip]\n" + OPTIONS[options])
     text = text.replace("sample = 1_000", "sample = 400").replace("tail = 0", "tail = 2")

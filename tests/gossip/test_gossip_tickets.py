@@ -70,7 +70,7 @@ def scenario(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The kernel, and what ``played`` returns of it."""
+    """Return the kernel and the results of ``played``."""
     path = tmp_path_factory.mktemp("tickets") / "scenario.toml"
     path.write_text(TICKETS)
     kernel = kernel_of(path)
@@ -78,7 +78,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def played(kernel: GossipKernel) -> tuple[dict[str, Any], dict[str, pa.Table], Any]:
-    """Return the summary, the logs that it is made of, and the last state."""
+    """Return the summary, its logs, and the last state."""
     found: dict[str, list[pa.Table]] = {name: [] for name in SUMMED_COLUMNS}
     states: Any = None
     for tick, last, logs in ticks(kernel):

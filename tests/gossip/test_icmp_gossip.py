@@ -297,7 +297,7 @@ def test_alternating_declarations_repeat_a_queue_once_between_purges() -> None:
 
 
 def test_echo_is_checked_before_all_other_rules() -> None:
-    """It may come when the node expects its queue no longer; its body is not hashed."""
+    """An echo may arrive when the node no longer expects its queue; its body is not hashed."""
     state = declared(one(), A)
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
     state, out = on_queues(state, arrivals((1, 8, "B1", "r1", "X")), SEED)

@@ -45,7 +45,7 @@ LISTED = {"A": (7, (), [("B1", f"r{n}") for n in range(40)])}
 
 
 def memory(state: GossipState) -> int:
-    """Return the bytes of what grows with what is known of peers and queues."""
+    """Return the bytes of all state that grows with knowledge of peers and queues."""
     listed = state.listed
     arrays: tuple[np.ndarray, ...] = (
         state.own.blocks,
@@ -373,7 +373,7 @@ def _same(one: Frame, other: Frame) -> bool:
 
 
 def _check(state: GossipState, options: GossipOptions) -> None:
-    """Check what holds after every step."""
+    """Check invariants after every step."""
     held = [node for node, _ in {*pool(state_to_tables(state)["pool"])}]
     assert state.nodes["bytes"].tolist() == [20 * held.count(node) for node in state.nodes["node"].tolist()]
     assert state.nodes["bytes"].max() <= options.max_pool_bytes
@@ -413,7 +413,7 @@ def test_every_queue_reaches_every_node_and_each_peer_once(mode: str) -> None:
 
 @pytest.mark.parametrize("alike", [False, True])
 def test_digests_with_equal_prefixes_are_distinguished(alike: bool) -> None:
-    """Who wants to can make two roots with equal beginnings; a topic or root that nobody lists may begin like one."""
+    """Attackers can create roots with equal prefixes; unlisted topics or roots may share a prefix too."""
     draw = np.random.default_rng(3)
     known = merge_digests(draw.integers(0, 256, (100, 32), dtype=np.uint8))
     if alike:

@@ -16,7 +16,7 @@ HOLDERS = {"a": (1,)}
 
 
 def log() -> list[Row]:
-    """Collator a of 1, then v, then collator b of 2, who fetches; at last the queue is consumed and purged."""
+    """Build the log of collator a of 1, v, and fetching collator b of 2, with consumption and purge."""
     g = GossipNetwork()
     first = registered(g, 1, 2)
     x = block(g, first, {1: [(2, b"q")]})
@@ -49,7 +49,7 @@ def rows_of(kind: type[Row], rows: list[Row], node: str, which: Which) -> list[i
 
 
 def plant(kind: type[Row], node: str, at: int, which: Which = lambda row: True, **columns: object) -> Change:
-    """The at-th row of its kind, of one node, with other columns."""
+    """Replace columns of one node's row at a position of its kind."""
 
     def change(rows: list[Row]) -> list[Row]:
         i = rows_of(kind, rows, node, which)[at]
@@ -67,7 +67,7 @@ def drop(kind: type[Row], node: str, at: int, which: Which = lambda row: True) -
 
 
 def again(kind: type[Row], node: str, **columns: object) -> Change:
-    """The first row of its kind a second time, with other columns, right after it."""
+    """Repeat the first row of a kind with other columns right after it."""
 
     def change(rows: list[Row]) -> list[Row]:
         i = rows_of(kind, rows, node, lambda row: True)[0]
@@ -85,13 +85,13 @@ def is_purge(row: Row) -> bool:
 
 
 def sent_back(rows: list[Row]) -> list[Row]:
-    """v sends the queue that it got of a back to a."""
+    """Add v sending a's queue back to a."""
     i = rows_of(Sent, rows, "v", lambda row: True)[0]
     return [*rows[: i + 1], replace(rows[i], peer="a"), *rows[i + 1 :]]  # type: ignore[arg-type]
 
 
 def cut(rows: list[Row], change: Change) -> list[Row]:
-    """As long as the queue is live everywhere: up to the fetch."""
+    """Truncate the log at the fetch, while the queue is live everywhere."""
     end = next(i for i, row in enumerate(rows) if isinstance(row, Fetch))
     return change(rows[: end + 1])
 

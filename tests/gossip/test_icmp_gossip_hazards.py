@@ -85,7 +85,7 @@ def test_07_two_leaves_list_one_queue(make: Make, mode: str) -> None:
 
 
 def test_08_28_unexpected_or_altered_queues(make: Make) -> None:
-    """A valid trie with a root that nobody posted; an expected root with other messages."""
+    """Use a valid trie with an unposted root, and an expected root with other messages."""
     g = make()
     x, _ = watched(g)
     tells(g, "s", "v", queue(g, x, b"nobody posted this"))
@@ -101,7 +101,7 @@ def test_08_28_unexpected_or_altered_queues(make: Make) -> None:
 
 
 def test_08_topic_belongs_to_its_block(make: Make) -> None:
-    """Block mode: a root that was posted, on the topic of another block."""
+    """Block mode: use a posted root on the topic of another block."""
     g = make()
     _, top = watched(g)
     tells(g, "s", "v", queue(g, top, b"a", b"b"))
@@ -150,7 +150,7 @@ def test_11_no_queue_without_a_common_leaf(make: Make) -> None:
 
 
 def test_12_heads(make: Make) -> None:
-    """Six are refused, whatever they are, and the list before stays; unknown ones cost nothing."""
+    """Six heads are rejected in any case and the previous list remains; unknown heads cost nothing."""
     g = make()
     first, x, top = posted(g)
     g.add("a", 1)
@@ -173,7 +173,7 @@ def test_12_heads(make: Make) -> None:
 
 
 def test_13_echo(make: Make) -> None:
-    """What we sent comes back: once is a duplicate, then it is impolite, and at the limit the connection ends."""
+    """A first echo is a duplicate, a second one impolite, and the limit ends the connection."""
     g = make()
     first, x, top = posted(g)
     g.add("a", 1)
@@ -211,7 +211,7 @@ def test_14_flood_of_unknown_topics(make: Make) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_15_identical_queues(make: Make, mode: str) -> None:
-    """The same messages of two senders, and once more in a later block: each is collected under its own block."""
+    """Equal messages of two senders, and again in a later block: each is collected under its own block."""
     g = make(Options(topic_mode=mode))  # type: ignore[arg-type]
     first = registered(g, 1, 2, 3)
     x = block(g, first, {1: [(2, b"same")], 3: [(2, b"same")]})
@@ -253,7 +253,7 @@ def test_16_node_joins_late(make: Make) -> None:
 
 
 def test_17_holders_offline(make: Make) -> None:
-    """The prefix stops at what nobody has, and grows when a holder is back."""
+    """The prefix stops at a body without holder, and grows when a holder returns."""
     g = make()
     first, x, top = posted(g)
     y = block(g, top, {3: [(2, b"later")], 1: [(3, b"lost")]})
@@ -298,8 +298,10 @@ def test_24_purge_coincides_with_a_new_leaf(make: Make, purged: str) -> None:
 
 @pytest.mark.parametrize("purges", [False, True])
 def test_25_reverted_state(make: Make, purges: bool) -> None:
-    """The block that routed the queue is found invalid; another of its height routes nothing. What was purged meanwhile
-    is sent again only if the purge forgot that it was sent."""
+    """The routing block is found invalid, and another of its height routes nothing.
+
+    A purged queue is sent again only if the purge removed the record of sending it.
+    """
     g = make(Options(seen_until="purge" if purges else "disconnect"))
     first, x, top = posted(g)
     routed, other = block(g, top, consumes=[2]), block(g, top, seal=b"other")
@@ -324,7 +326,7 @@ def test_25_reverted_state(make: Make, purges: bool) -> None:
 
 @pytest.mark.parametrize("count", [3, 5, 40, 80])
 def test_27_undersized_sketch(make: Make, count: int) -> None:
-    """It is doubled until the difference fits, and everything comes, once."""
+    """The sketch is doubled until the difference fits, and everything arrives once."""
     g = make(Options(reconciliation="minisketch"))
     first = registered(g, *range(1, count + 2))
     x = block(g, first, {1: [(to, bytes([to])) for to in range(2, count + 2)]})
@@ -341,7 +343,7 @@ def test_27_undersized_sketch(make: Make, count: int) -> None:
 
 
 def test_27_sketch_claims_are_verified_by_root(make: Make) -> None:
-    """A stranger's sketch has an element that no queue has; it is asked for it, and its answer is refused."""
+    """A stranger's sketch has an element of no queue; the answer to its request is rejected."""
     g = make(Options(reconciliation="minisketch"))
     x, _ = watched(g)
     g.says("s", "v", Sketch(2, frozenset({7, 8, 9})))
@@ -377,7 +379,7 @@ def test_27_differences_beyond_the_largest_sketch_push_all(make: Make) -> None:
 
 
 def test_29_more_than_five_leaves(make: Make) -> None:
-    """The highest, then the smallest hashes; what is not among the best is not expected."""
+    """Higher leaves come first, then lower hashes; queues of other leaves are not expected."""
     g = make()
     first = registered(g, 1, 2)
     forks = [block(g, first, {1: [(2, bytes([i]))]}, seal=bytes([i])) for i in range(7)]
@@ -393,7 +395,7 @@ def test_29_more_than_five_leaves(make: Make) -> None:
 
 
 def asked(make: Make, switch: str, lies: bool = False) -> GossipEngine:
-    """Collator b of 2 with its neighbour v; the two holders are connected to nobody."""
+    """Build collator b of 2 with its neighbour v; the two holders are connected to nobody."""
     g = make(Options(fallback_request=switch))  # type: ignore[arg-type]
     first = registered(g, 1, 2)
     x = block(g, first, {1: [(2, b"q")]})
@@ -412,7 +414,7 @@ def asked(make: Make, switch: str, lies: bool = False) -> GossipEngine:
 
 @pytest.mark.parametrize(("switch", "prefixes"), [("off", [(), (), ()]), ("on", [(), (), (2,)])])
 def test_missing_queues_are_requested_from_holders(make: Make, switch: str, prefixes: list[tuple[int, ...]]) -> None:
-    """3.9 step 3: after a while, and what comes is gossiped here."""
+    """3.9 step 3: the request follows a delay, and its answer is gossiped here."""
     g = asked(make, switch)
     assert [row.complete_prefix for row in rows(g, Fetch, "b")] == prefixes
     assert len(g.pool("v")) == (switch == "on")

@@ -41,7 +41,7 @@ def compared(seeds: range, slots: int) -> Counter[str]:
 
 
 def test_kernel_equals_oracle_after_every_event() -> None:
-    """Forks, late nodes, links that break, lost packets, a stranger."""
+    """Use forks, lagging nodes, breaking links, lost packets and a stranger."""
     seen = compared(range(len(SETTINGS)), 4)
     assert {name for name in ("good", "duplicate", "UnexpectedQueue", "put", "purge") if not seen[name]} == set()
 

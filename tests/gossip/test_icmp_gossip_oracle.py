@@ -46,7 +46,7 @@ SETTINGS = (
 
 
 def test_all_guarantees_hold_on_any_network() -> None:
-    """With forks, links that break, packets that are lost and a stranger; and everything happens that can."""
+    """Use forks, breaking links, lost packets and a stranger; every event occurs."""
     seen: Counter[str] = Counter()
     for seed in range(15):
         options = SETTINGS[seed % len(SETTINGS)]
@@ -69,7 +69,7 @@ def test_all_guarantees_hold_on_any_network() -> None:
 
 
 def unreached(options: Options, late: float) -> int:
-    """How many queues did not reach somebody by the end of a slot, over networks where nothing breaks or is lost."""
+    """Count queues missing somewhere at the end of a slot, over networks without breaks or losses."""
     found: list[Finding] = []
     for seed in range(4):
         w = World(seed, options)
@@ -81,8 +81,11 @@ def unreached(options: Options, late: float) -> int:
 
 @pytest.mark.parametrize("mode", ["block", "root"])
 def test_every_queue_reaches_every_node(mode: str) -> None:
-    """L1: in the time of 1.4 by the text alone; where some are a block late, only if a new leaf of one's own is as good
-    as a declaration, nothing is sent that its receiver does not expect, and what is purged is forgotten."""
+    """L1: within the time of 1.4 under the reference rules.
+
+    With nodes a block late it holds only if an own new leaf counts as a declaration, unexpected queues are not sent,
+    and purged queues are forgotten.
+    """
     options = Options(topic_mode=mode)  # type: ignore[arg-type]
     assert unreached(options, late=0) == 0
     assert unreached(options, late=0.3) > 0
@@ -91,7 +94,7 @@ def test_every_queue_reaches_every_node(mode: str) -> None:
 
 
 def refused_honest(options: Options) -> int:
-    """How many packets of nodes that obey were refused by others, where nothing breaks."""
+    """Count packets of honest nodes that others rejected, without link breaks."""
     logs = [run(seed, options, 10, churn=0).g.log for seed in range(4)]
     return sum(isinstance(row, Got) and row.peer != "s" and row.error is not None for log in logs for row in log)
 
@@ -105,7 +108,7 @@ def test_honest_peers_are_rejected_when_a_topic_has_several_roots() -> None:
 
 @pytest.mark.parametrize(("by", "sent"), [("topic", [b"q", b"r"]), ("root", [b"r"])])
 def test_topic_with_one_routed_root(by: str, sent: list[bytes]) -> None:
-    """Two queues of one block; on the fork that the stranger has, chain 2 has consumed its own."""
+    """Two queues of one block; on the stranger's fork chain 2 has consumed its queue."""
     g = GossipNetwork(Options(allowed_by=by))  # type: ignore[arg-type]
     first = registered(g, 1, 2, 3)
     x = block(g, first, {1: [(2, b"q"), (3, b"r")]})
@@ -121,7 +124,7 @@ def test_topic_with_one_routed_root(by: str, sent: list[bytes]) -> None:
 
 @pytest.mark.parametrize("switch", ["off", "on"])
 def test_leading_peer_is_served_by_lagging_peers_only_on_new_leaf(switch: str) -> None:
-    """Collator c, then a, then v, who has every block first."""
+    """Connect collator c, then a, then v, who has every block first."""
     g = GossipNetwork(Options(propagate_on_leaf=switch))  # type: ignore[arg-type]
     first = registered(g, 1, 2)
     x = block(g, first, {1: [(2, b"q")]})
@@ -141,7 +144,7 @@ def test_leading_peer_is_served_by_lagging_peers_only_on_new_leaf(switch: str) -
 
 
 def behind(**options: object) -> tuple[GossipNetwork, Hash, Envelope]:
-    """Collator a, whose stranger declared the block of the queue's leaf before a had it."""
+    """Build collator a, whose stranger declared the block of the queue's leaf before a had it."""
     g = GossipNetwork(Options(**options))  # type: ignore[arg-type]
     first = registered(g, 1, 2)
     x = block(g, first, {1: [(2, b"q")]})
@@ -168,7 +171,7 @@ def test_heads_declared_again(diff: str, sent: int) -> None:
 
 @pytest.mark.parametrize(("a", "one_by_one", "sent"), [(0, True, 0), (1, True, 1), (1, False, 0), (2, False, 0)])
 def test_ancestors_that_were_leaves(a: int, one_by_one: bool, sent: int) -> None:
-    """5.1 (1): a peer one block behind is served what is unrouted there, if the state was read in time."""
+    """5.1 (1): a peer one block behind is served its unrouted queues if the state was read in time."""
     g = GossipNetwork(Options(ancestors=a))
     first = registered(g, 1, 2)
     x = block(g, first, {1: [(2, b"q")]})
@@ -186,7 +189,7 @@ def test_ancestors_that_were_leaves(a: int, one_by_one: bool, sent: int) -> None
 
 
 def test_ancestors_of_peer_heads() -> None:
-    """A peer one block ahead, of a block whose header is there and that is no leaf any more."""
+    """A peer is one block ahead, on a block with a known header that is no leaf any more."""
     for a, sent in ((0, 0), (1, 1)):
         g = GossipNetwork(Options(ancestors=a))
         first = registered(g, 1, 2)
@@ -210,7 +213,7 @@ def test_ancestors_of_peer_heads() -> None:
 
 @pytest.mark.parametrize("switch", ["off", "on"])
 def test_topics_implied_by_no_declared_head(switch: str) -> None:
-    """3.7's open question."""
+    """Open question of 3.7."""
     g, t2, m = behind(mistrust_unimplied=switch)
     g.add("v")
     g.connect("v", "s")
@@ -225,7 +228,7 @@ def test_topics_implied_by_no_declared_head(switch: str) -> None:
 
 @dataclass
 class Fixed:
-    """A chain whose leaves have unrouted roots as a test wants them."""
+    """Chain whose leaves have given unrouted roots."""
 
     roots: dict[Hash, list[Hash]]
     reads: list[Hash] = field(default_factory=list)
@@ -250,7 +253,7 @@ def leaf(i: int) -> Block:
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_leaves_are_replaced(overlap: bool) -> None:
-    """Leaves 0 and 1 by 2, 3 and 4, with other roots and with some of the same (D-6)."""
+    """Replace leaves 0 and 1 by 2, 3 and 4, with other roots and with some equal ones (D-6)."""
     names = [R([bytes([i])]) for i in range(5)]
     chain = Fixed({leaf(i).hash: [names[i]] for i in range(5)})
     if overlap:
@@ -270,7 +273,7 @@ def test_leaves_are_replaced(overlap: bool) -> None:
 
 
 def test_substrate_vector_queues_are_accepted_on_their_topics() -> None:
-    """By the root of layout V0 only."""
+    """Accept them only under the root of layout V0."""
     cases = load_vectors("substrate_roots")["egress_queues"]
     roots = [root for case in cases for root in decode_all(case["roots"])]
     chain = Fixed({leaf(1).hash: roots})

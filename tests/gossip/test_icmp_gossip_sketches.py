@@ -135,7 +135,7 @@ def test_larger_sketch_covers_the_same_set() -> None:
 
 
 def test_excessive_differences_are_always_detected() -> None:
-    """Without the sum beyond the capacity one in two of these would decode to other elements."""
+    """Without the sum beyond the capacity, one in two of these would decode to other elements."""
     state = ready()
     own = Minisketch.deserialize(
         32, 12 + CHECK, on_larger_sketch_requests(state, larger(8, 12), OPTIONS)[1].sketches["sketch"][0].as_py()

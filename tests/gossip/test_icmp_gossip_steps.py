@@ -73,7 +73,7 @@ SKETCHES = {
 
 
 def compared(seed: int, options: Options, slices: int) -> Counter[str]:
-    """The steps compare themselves."""
+    """Let the steps compare themselves."""
     w = Slices(seed, options)
     for _ in range(slices):
         w.slice()
@@ -107,7 +107,7 @@ LATE = Chances(reverts=0.0, answers=0.0, imports=0.25, block=0.35)
     ],
 )
 def test_every_queue_reaches_every_node_among_misbehaving_peers(seed: int, chances: Chances, text: Options) -> None:
-    """L1, with forks, late nodes and links that break; with a rule of the text, it does not hold there."""
+    """L1, with forks, lagging nodes and breaking links; under the reference rule it does not hold there."""
     for rules, holds in ((MENDED, True), (text, False)):
         options = replace(rules, least_reputation=-10_000, ban_time=30_000, impolite_limit=16)
         w = Slices(seed, options, chances)

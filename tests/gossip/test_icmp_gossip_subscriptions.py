@@ -57,14 +57,14 @@ def labels(*rows: tuple[int, int]) -> Frame:
 
 
 def told(out: StepOutput) -> Frame:
-    """Return what nodes say of their subscriptions as it comes to their peers."""
+    """Return the subscriptions that nodes announce to their peers."""
     rows = out.subscriptions
     back = {"node": rows["peer"], "peer": rows["node"], "malformed": np.zeros(len(rows), dtype=bool)}
     return rows.with_columns(**back)
 
 
 def ready(options: GossipOptions = OPTIONS, *rows: tuple[int, int]) -> GossipState:
-    """Return node 1 with leaf A, which all its peers 7, 8 and 9 have."""
+    """Return node 1 with leaf A, shared with its peers 7, 8 and 9."""
     state, _ = connect(start_nodes(u32([1]), options), pairs((1, 7), (1, 8), (1, 9)), options)
     state, _ = on_leaves(state, leaf_rows({1: ["A"]}), *leaf("A", QUEUES), options)
     state, _ = step(state, StepInputs(heads=packets((1, 7, ["A"]), (1, 8, ["A"]), (1, 9, ["A"]))), 0, options)
@@ -149,7 +149,7 @@ def test_reconnected_peer_has_no_subscriptions() -> None:
 
 
 def test_queues_reach_only_nodes_that_need_them() -> None:
-    """A line: a collator of 5; nodes that need what goes to 6, to 7, and to both; and one that needs nothing."""
+    """Line of a collator of 5, nodes that need queues to 6, to 7 and to both, and one that needs none."""
     line = [(1, 2), (2, 3), (3, 4), (4, 5)]
     both = pairs(*sorted([*line, *((b, a) for a, b in line)]))
     state = start_nodes(u32(range(1, 6)), OPTIONS)
@@ -218,7 +218,7 @@ def test_sketch_covers_the_receivers_subscriptions() -> None:
 
 
 def test_labels_stay_with_their_topics_when_a_leaf_is_added() -> None:
-    """Also that of chain 0, whose two labels are the ends of the two ranges."""
+    """Include that of chain 0, whose two labels are the ends of the two ranges."""
     more = [("B3", "r4", 0, 9), ("B3", "r5", 9, 0), ("B0", "r1", 4, 3)]
     state = ready(OPTIONS, (1, TO), (1, 0))
     state, _ = on_leaves(state, leaf_rows({1: ["A", "C"]}), *(leaf("C", more)), OPTIONS)

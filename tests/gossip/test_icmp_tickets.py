@@ -54,7 +54,7 @@ def ticket_of(serial: int, block: int = 0, payer: SigningKey = PAYER, payee: Sig
 
 
 def serials(wins: bool, count: int, payer: SigningKey = PAYER, payee: SigningKey = PAYEE) -> list[int]:
-    """Return serial numbers of tickets that win, or lose."""
+    """Return serial numbers of winning or losing tickets."""
     found = []
     for serial in range(1, 10_000):
         if ticket_of(serial, 0, payer, payee).wins(secret_of(serial, payer, payee)) == wins:
@@ -157,7 +157,7 @@ def test_payer_without_account_pays_nothing_and_its_tickets_are_rejected() -> No
 
 
 def test_double_spent_deposit_forfeits_the_bond_without_paying_accomplices() -> None:
-    """The deposit covers one prize and a half; the payer owes two payees a prize each."""
+    """The deposit covers one prize and a half; the payer owes one prize to each of two payees."""
     chain = settlement(OPTIONS.prize + OPTIONS.prize // 2)
     (first,), (second,) = serials(True, 1), serials(True, 1, payee=OTHER)
     one, two = ticket_of(first), ticket_of(second, payee=OTHER)
@@ -226,7 +226,7 @@ def is_fair(wins: np.ndarray) -> bool:
 
 
 def grind(tickets: Tickets, guesses: list[np.ndarray]) -> Tickets:
-    """Return tickets with nonces for which none of the guessed secrets wins, tried one after the other."""
+    """Return tickets with nonces under which no guessed secret wins, found by trial."""
     nonce = tickets.nonce.copy()
     for _ in range(30):
         likely = np.any([replace(tickets, nonce=nonce).wins(guess) for guess in guesses], axis=0)
@@ -238,7 +238,7 @@ def grind(tickets: Tickets, guesses: list[np.ndarray]) -> Tickets:
 
 
 def test_payer_grinding_nonces_pays_no_less() -> None:
-    """A payer guesses secrets: the commitment, the nonce, and the secret of the ticket before, which a claim showed."""
+    """The payer guesses secrets: the commitment, the nonce, and the claimed secret of the previous ticket."""
     tickets, secrets = columns(4_000)
     ground = grind(tickets, [tickets.commitment, tickets.nonce, np.roll(secrets, 1, axis=0)])
     assert (ground.nonce != tickets.nonce).any(axis=1).mean() > 0.2 and is_fair(ground.wins(secrets))
@@ -247,7 +247,7 @@ def test_payer_grinding_nonces_pays_no_less() -> None:
 
 
 def test_payee_grinding_secrets_wins_no_more() -> None:
-    """A payee delivers again under a serial number whose nonce it saw, with a secret that wins under that nonce."""
+    """The payee repeats a serial number with a known nonce and a secret that wins under it."""
     tickets, secrets = columns(2_000)
     for _ in range(45):
         losing = ~replace(tickets, commitment=commit(secrets)).wins(secrets)

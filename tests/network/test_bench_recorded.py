@@ -41,7 +41,7 @@ BLOCKS = [70 * row + (9_000 if row > PACKETS // 2 else 0) for row in range(PACKE
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return packets on five channels, one of which nobody knows, over some ticks with a gap between them."""
+    """Return packets on five channels, one of them unknown, over some ticks with a gap."""
     folder = tmp_path_factory.mktemp("recording")
     (folder / "ibc_channels.json").write_text(json.dumps(CHANNELS))
     rows = range(PACKETS)

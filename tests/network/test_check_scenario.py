@@ -194,7 +194,7 @@ call = { receiver = "new" }  # { receiver = "nobody" } traffic.send[1].call.rece
 
 
 def planted(chosen: set[int]) -> tuple[str, list[tuple[int, str]]]:
-    """The scenario with the mistakes of some of its lines, and the line and the key of each."""
+    """Return the scenario with errors in some lines, and the line and key of each."""
     lines, wrong = [], []
     for number, line in enumerate(PLANTED.splitlines(), 1):
         begin, mark, mistake = line.partition("  # ")
@@ -250,7 +250,7 @@ def test_all_errors_are_reported_at_once_with_lines(cli: Run, place: Path) -> No
 
 
 def test_errors_masked_by_others_are_reported_too(place: Path) -> None:
-    """Whatever mistakes there are, all of them are named at once, and nothing else is."""
+    """All errors are named at once, and nothing else is."""
     drawn = Random(33)
     few = [set(drawn.sample(PLACES, drawn.randint(2, len(PLACES)))) for _ in range(sized(25, 400))]
     for chosen in [set[int](), *({number} for number in PLACES), *few, set(PLACES)]:
@@ -490,7 +490,7 @@ def test_scenario_is_valid_exactly_if_a_network_can_be_built(name: str, tmp_path
 
 
 def test_gossip_scenarios_are_checked_as_such(cli: Run) -> None:
-    """One of processes is refused by name, not measured by the keys of a network."""
+    """Scenarios of processes are rejected by name, not checked by the keys of a network."""
     examples = Path(__file__).resolve().parents[2] / "examples"
     code, out, _ = cli(examples / "gossip.toml")
     assert code == 0 and "valid: 1,000 nodes that gossip" in out and "causeway gossip simulate" in out

@@ -71,14 +71,13 @@ def run(folder: Path, text: str, **overrides: str) -> LakeNetwork:
 
 
 def ledger(net: LakeNetwork) -> list[dict[str, Any]]:
-    """Return the ledger's rows in order of time, without those of messages from users; one query a test, because a
-    query has a price."""
+    """Return the ledger's rows in time order, without ingress, in one query per test."""
     rows = [row.asDict() for row in net.ledger.where("message_id not like '%/i%'").collect()]
     return sorted(rows, key=lambda row: (row["height"], row["kind"], row["event"], row["message_id"]))
 
 
 def history(rows: list[dict[str, Any]], **wanted: str) -> list[tuple[Any, ...]]:
-    """Return (kind, event, chain, code, detail) of the rows that match."""
+    """Return (kind, event, chain, code, detail) of matching rows."""
     return [
         tuple(row[name] for name in ("kind", "event", "chain", "code", "detail"))
         for row in rows
@@ -87,7 +86,7 @@ def history(rows: list[dict[str, Any]], **wanted: str) -> list[tuple[Any, ...]]:
 
 
 def outcome(rows: list[dict[str, Any]]) -> Counter[str]:
-    """Return how many calls were answered with data, with a reject, and never."""
+    """Return the numbers of calls answered with data, rejected, and unanswered."""
     calls = {row["message_id"] for row in rows if row["kind"] == "request" and row["event"] == "sent"}
     kinds = {"response": "answered", "reject": "rejected"}
     ends = {row["answers"]: kinds[row["kind"]] for row in rows if row["answers"] and row["event"] == "received"}
@@ -264,7 +263,7 @@ def test_changes_planned_in_an_idle_period_happen(tmp_path: Path, spark: SparkSe
 
 
 class LongName(Program):
-    """Calls a method whose name is longer than 65,535 bytes."""
+    """Caller of a method with a name longer than 65,535 bytes."""
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
         context.call(1, "m" * 70_000)

@@ -28,7 +28,7 @@ MODULE = "tests.network.test_healed_faults"
 
 
 class Counting(cw.Program):
-    """Answers every request with the number of requests so far."""
+    """Program that answers every request with the number of requests so far."""
 
     def initial_state(self) -> Any:
         return {"requests": 0}
@@ -39,7 +39,7 @@ class Counting(cw.Program):
 
 
 class Upgraded(Counting):
-    """Another class with the same state."""
+    """Replacement class with the same state."""
 
 
 CHAINS = ("left", "right")
@@ -55,7 +55,7 @@ def network(
 ) -> Section:
     """Return a scenario of two chains with a caller and a called program each.
 
-    In each of ``ticks`` the callers of the chains ``callers`` call the program on the other chain.
+    In each of ``ticks`` the callers on the chains ``callers`` call the program on the other chain.
     """
     programs = [
         {"name": f"{chain}-{name}", "chain": chain, "program": program}
@@ -100,7 +100,7 @@ def first_tick(fault: Section) -> int:
 
 
 def ended(document: Section) -> Section:
-    """Return the scenario with all faults known from the beginning, of which those that are healed end in time.
+    """Return the scenario with all faults from the start, with healed faults ending in time.
 
     The ticks of changes stay: each installs an unused name in both.
     """
@@ -123,7 +123,7 @@ def ended(document: Section) -> Section:
 
 
 def change(tick: int, **rest: Any) -> Section:
-    """Return a change, which also installs an unused name."""
+    """Return a change that also installs an unused name."""
     return {"tick": tick, "install": [{"name": f"unused-{tick}", "chain": "left", "program": "none"}], **rest}
 
 
@@ -238,7 +238,7 @@ def generated(seed: int) -> Section:
 
 
 def valid(seed: int) -> Section:
-    """Return the first generated network from a seed on whose forks can all begin."""
+    """Return the first generated network from a seed on which all forks can begin."""
     while True:
         document = generated(seed)
         try:

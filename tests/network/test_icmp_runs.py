@@ -72,8 +72,10 @@ def test_run_counts_ingress_pending_for_a_halted_parachain(tmp_path: Path, chann
 
 @pytest.mark.parametrize("channels", ["egress", "hrmp"])
 def test_run_counts_ingress_for_a_permanently_halted_parachain(cli: Run, channels: str) -> None:
-    """It counts those that waited when the halt began, and those that came later, as refused, and ends; a message that
-    waits for the end of a halt is handled."""
+    """Pending and later messages of the halt count as rejected, and the run ends.
+
+    A message that waits for the end of a finite halt is handled.
+    """
     halts = '{kind = "halt", chain = "archive", from = 2, until = 5}, {kind = "halt", chain = "archive", from = 6}'
     halts += ', {kind = "halt", chain = "market", from = 2, until = 9}'
     send = '{tick = 3, to = "vault", method = "a", count = 2}, {tick = 8, to = "vault", method = "b", count = 3}'
@@ -90,7 +92,7 @@ def test_run_counts_ingress_for_a_permanently_halted_parachain(cli: Run, channel
 
 
 def test_run_ending_in_a_fork_reports_the_best_leaf(cli: Run, tmp_path: Path) -> None:
-    """An elder leaf is not; what only another one lists is in no count."""
+    """Elder leaves and entries listed only by other leaves are not counted."""
     fork = '[[faults]]\nkind = "fork"\ntick = 6\nuntil = 25\nelder = [0]\nfollowers = { bank = 0, market = 1 }\n'
     text = (EXAMPLES / "parachains.toml").read_text() + fork
     (tmp_path / "forked.toml").write_text(text)
@@ -116,7 +118,7 @@ until = 11
 
 
 def test_one_missing_body_delays_its_whole_relay_block(tmp_path: Path) -> None:
-    """Block 2 posts queues of ``left`` (1) and ``far`` (3) to ``right`` (2); the second is there, and waits, too."""
+    """Block 2 posts queues of ``left`` (1) and ``far`` (3) to ``right`` (2); the available second one waits too."""
     opened = open_lake(make_lake(tmp_path, faults=DROP))
 
     def waiting(height: int) -> set[tuple[int, int]]:
@@ -130,7 +132,7 @@ def test_one_missing_body_delays_its_whole_relay_block(tmp_path: Path) -> None:
 
 
 def test_fetched_bodies_equal_the_definition_after_many_ticks() -> None:
-    """Of 50 bodies 49 are skipped in each tick, and some drops act; a queue waits for 300 ticks."""
+    """Skip 49 of 50 bodies in each tick, with some drops; a queue waits for 300 ticks."""
     row = np.arange(20)
     columns = {"to": row % 2 + 1, "source": row // 2 % 2 * 2 + 3, "tick": row * 13 % 200}
     listed = Frame({name: column.astype(np.uint32) for name, column in columns.items()}, len(row))
@@ -152,7 +154,7 @@ def test_fetched_bodies_equal_the_definition_after_many_ticks() -> None:
 
 
 def test_fetched_body_stays_fetched() -> None:
-    """Nine of ten bodies are skipped in each tick; a drop in the middle keeps back only what has not come before."""
+    """Skip nine of ten bodies in each tick; a later drop delays only bodies not yet fetched."""
     senders = np.arange(2, 8, dtype=np.uint32)
     to, posted = np.ones(6, dtype=np.uint32), np.full(6, 3, dtype=np.uint64)
     listed = Frame({"to": to, "source": senders, "tick": posted}, 6)

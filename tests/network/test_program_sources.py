@@ -48,7 +48,7 @@ class NoProgram: ...
 
 @pytest.fixture
 def lake(tmp_path: Path, own_modules: None) -> Path:
-    """Return a lake of a stranger, with a module of the stranger's beside it that says when it was imported."""
+    """Return an untrusted lake beside a module that records its import."""
     (tmp_path / "strange.py").write_text(STRANGE)
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     with LakeNetwork(load_scenario(tmp_path / "scenario.toml"), str(tmp_path / "lake")) as network:
@@ -60,7 +60,7 @@ def lake(tmp_path: Path, own_modules: None) -> Path:
 
 
 def ended(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Return the exit code of a command, and what it said."""
+    """Return the exit code and output of a command."""
     with pytest.raises(SystemExit) as end:
         main([*arguments])
     told = capfd.readouterr()

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_ranges(lake: Lake, first: int, last: int, many: int) -> ExecutedRange:
-    """Execute heights in up to so many ranges, in this process."""
+    """Execute heights in at most the given number of ranges, in this process."""
     deployment = recorded_deployment(lake, lake.about())
     again = Reexecutor(deployment, lake)
 
@@ -58,7 +58,7 @@ def in_ranges(lake: Lake, first: int, last: int, many: int) -> ExecutedRange:
 
 
 def whole(lake: Path | str, first: int = 0) -> tuple[DifferingHeight, ...]:
-    """What a lake comes out as, the same in one range as in many."""
+    """Return the re-execution result of a lake, equal in one range and in many."""
     assert verify_lake(Lake.at(str(lake))).damaged == (), "the seals fit"
     opened = open_lake(str(lake))
     one = LakeRecheck(opened).ranges(first, opened.last_height(), processes=1)
@@ -108,7 +108,7 @@ def copied(folder: Path, tmp_path: Path, protocol: str) -> Path:
 
 
 def test_altered_states_are_detected(folder: Path, tmp_path: Path) -> None:
-    """Also in a table that no root covers."""
+    """Include a table that no root covers."""
     lake = copied(folder, tmp_path, "ibc")
     files = {}
     for table, column, height in (("accounts", "balance_low", 5), ("relayers", "fees", 10)):
@@ -198,7 +198,7 @@ def test_altered_root_in_a_header_is_detected(folder: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("protocol", SCENARIOS)
 def test_altered_headers_are_detected(protocol: str, folder: Path, tmp_path: Path) -> None:
-    """Every column but the root, in a commit each, that of height 0 among them."""
+    """Alter every column but the root, in a commit each, including that of height 0."""
     lake, expected = copied(folder, tmp_path, protocol), []
     opened = open_lake(str(lake))
     columns: dict[str, Any] = {"tick": 1, "number": 1, "hash": b"!", "parent": b"!", "certification": b"!", "height": 1}
@@ -227,7 +227,7 @@ def test_altered_ingress_is_detected(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_invalid_state_ends_a_process_but_not_the_command(folder: Path, tmp_path: Path) -> None:
-    """A range that begins with it cannot be executed: it begins with the one before."""
+    """A range cannot start with the invalid state and starts with the one before."""
     lake = copied(folder, tmp_path, "ic")
     path, rows = state_file(Lake.at(str(lake)), "lanes", 8)
     replace(lake, {path: altered(rows, "next_index", lambda row: True, lambda value: value + 1)})
@@ -246,7 +246,7 @@ def test_killed_process_is_reported_in_one_line(folder: Path, monkeypatch: pytes
     opened, started = forked_lake(folder, "xdm"), list[int]()
 
     class Killed(reexecution_workers._Process):
-        """The one that takes its place is killed as well."""
+        """Process whose replacement is killed as well."""
 
         def run(self, *asked: Any) -> RangeResult:
             started.append(self._process.pid)

@@ -62,7 +62,7 @@ def made(folder: Path, every: int, path: Path, overrides: dict[str, str] | None 
 
 @pytest.fixture(scope="module")
 def zones(tmp_path_factory: pytest.TempPathFactory) -> tuple[OpenedLake, OpenedLake]:
-    """Return one network under ibc twice: commits of one height, and of several."""
+    """Return one ibc network twice: with commits of one height, and of several."""
     folder = tmp_path_factory.mktemp("zones")
     (folder / "scenario.toml").write_text(scenario())
     each, grouped = (made(folder, every, folder / "scenario.toml") for every in (1, GROUP))
@@ -72,14 +72,14 @@ def zones(tmp_path_factory: pytest.TempPathFactory) -> tuple[OpenedLake, OpenedL
 
 @pytest.fixture(scope="module")
 def subnets(tmp_path_factory: pytest.TempPathFactory) -> tuple[OpenedLake, OpenedLake]:
-    """Return the same of a network under ic."""
+    """Return the same for an ic network."""
     folder = tmp_path_factory.mktemp("subnets")
     path = EXAMPLES / "generated.toml"
     return made(folder, 1, path, GENERATED), made(folder, GROUP, path, GENERATED)
 
 
 def everything(opened: OpenedLake, height: int, host_of: Callable[[Any], Any] | None = None) -> dict[str, Any]:
-    """Return the rows of every state table at a height, by table and chain, and the log rows of that height."""
+    """Return the rows of every state table at a height by table and chain, and its log rows."""
 
     def anywhere(batch: pa.RecordBatch) -> Any:
         return np.ones(len(batch), dtype=bool)
@@ -129,7 +129,7 @@ def test_proofs_at_every_height_are_equal_and_verify(zones: tuple[OpenedLake, Op
 def test_height_search_reexecutes_few_heights(
     zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Old receipts are looked for over all heights: no commit is executed again for each height that is looked at."""
+    """The search for old receipts over all heights re-executes each commit at most once."""
     each, grouped = zones
     executed: list[int] = []
     run = rounds.RoundChain.run
@@ -203,7 +203,7 @@ def test_one_height_of_a_commit_is_read_alone(
 
 
 class Clock:
-    """Seconds; each height that is executed takes one."""
+    """Clock in seconds that each executed height advances by one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.executed = 0.0, list[int]()
@@ -221,7 +221,7 @@ class Clock:
 def test_server_reexecutes_heights_for_a_bounded_share_of_time(
     zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Strangers who ask for one old height after the other do not keep it from its blocks and from the others."""
+    """Strangers requesting old heights one by one delay neither its blocks nor other requests."""
     clock = Clock(monkeypatch)
     opened = open_lake(zones[1].lake.storage.uri, share=ReplayShare(seconds=2, part=0.25, least=1))
     refused = 0
@@ -285,7 +285,7 @@ SENDS = "".join(f'[[traffic.send]]\ntick = {tick}\nto = "c"\nmethod = "go"\n' fo
 
 @pytest.fixture
 def counting(tmp_path: Path, own_modules: None) -> Path:
-    """Return a folder with a scenario, a program beside it, and their lake; Python has forgotten the program."""
+    """Return a folder with a scenario, a program beside it, and their lake; unload the program."""
     folder = tmp_path / "shelf"
     folder.mkdir()
     (folder / "counting.py").write_text(PROGRAM % 1)
@@ -320,7 +320,7 @@ def test_changed_program_is_detected(counting: Path) -> None:
 
 
 def test_kernels_own_history_is_compared_with_commits(counting: Path) -> None:
-    """A bucket that goes on from the middle of a commit makes the states before it again."""
+    """A bucket that resumes within a commit rebuilds the preceding states."""
     lake = Lake.at(str(counting.parent / "lake")).with_identity()
 
     def past(height: int) -> dict[int, Any]:
@@ -403,7 +403,7 @@ def test_freed_heights_are_reported(zones: tuple[OpenedLake, OpenedLake], tmp_pa
 
 
 def test_corruption_within_a_commit_is_reported_missing(tmp_path: Path) -> None:
-    """The state that a commit begins with is needed by what is kept of its heights."""
+    """Retained heights of a commit need its initial state."""
     (tmp_path / "scenario.toml").write_text(scenario())
     lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
     vacuum_lake(lake, keep_every=4, keep_last=2)
@@ -414,7 +414,7 @@ def test_corruption_within_a_commit_is_reported_missing(tmp_path: Path) -> None:
 
 
 def test_successive_vacuums_free_as_much_as_one(tmp_path: Path) -> None:
-    """Also where they end within a commit, at whatever height."""
+    """Include vacuums that end within a commit, at any height."""
     (tmp_path / "scenario.toml").write_text(scenario())
     lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
     last = lake.last_height()
@@ -428,7 +428,7 @@ def test_successive_vacuums_free_as_much_as_one(tmp_path: Path) -> None:
 
 
 def states(lake: Lake, number: int) -> set[str]:
-    """The files of the state that a commit has."""
+    """Return the state files of a commit."""
     return set(lake.numbered(number).state_files())
 
 
@@ -478,7 +478,7 @@ def test_proof_at_a_height_within_a_commit(
 
 
 def test_served_lake_answers_for_every_height(zones: tuple[OpenedLake, OpenedLake]) -> None:
-    """A lake may have been made by a run first, in commits of many heights."""
+    """The lake may start with a plain run, in commits of many heights."""
     each, grouped = map(Views, zones)
     waiting = set()
     for height in zones[0].lake.heights():

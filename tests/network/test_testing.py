@@ -22,7 +22,7 @@ QUICK: dict[str, dict[str, Any]] = {"xdm": {"archiving_depth": 3, "challenge_per
 
 
 class Shop(cw.Program):
-    """Sells what costs at least 10, asks its bank first, and fails when it is told to."""
+    """Program that sells for at least 10, asks its bank first, and fails on request."""
 
     def initial_state(self) -> dict[str, Any]:
         return {"sold": 0, "told": []}
@@ -45,14 +45,14 @@ class Shop(cw.Program):
 
 
 class Cheap(Shop):
-    """Sells for any price."""
+    """Program that sells for any price."""
 
     def on_request(self, request: cw.Request, context: cw.Context) -> tuple[bytes, int]:
         return b"cheap " + request.payload, request.amount
 
 
 class Silent(cw.Program):
-    """Answers later, and then never does."""
+    """Program that answers later, and then never."""
 
     def on_request(self, request: cw.Request, context: cw.Context) -> None:
         self.state["last"] = request.ref
@@ -68,7 +68,7 @@ def network(name: cw.ProtocolName, **more: Any) -> cw.Network:
 
 
 def recheck(net: cw.Network, folder: Path) -> None:
-    """Check that the lake of a network executes again to what it says, and that its scenario comes to the same."""
+    """Check that a network's lake re-executes to its contents, and that its scenario reproduces them."""
     lake = net.export(folder / "lake")
     opened = open_lake(lake)
     assert LakeRecheck(opened, ModuleSources.of("tests.network")).execute(0, opened.last_height()) is None
@@ -155,7 +155,7 @@ BREAKS: dict[str, tuple[cw.FaultKind, dict[str, Any]]] = {
 
 
 def played(net: cw.Network) -> list[cw.Network]:
-    """Do all that a test can do; return copies that were made on the way."""
+    """Perform every action of a test; return copies from intermediate states."""
     name, copies = net.protocol, []
     net.call("shop", "buy", "one", amount=10, sender="alice").result()
     kind, keys = BREAKS[name]

@@ -67,7 +67,7 @@ TICKS = 26
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeNetwork]:
-    """The network of ``BUSY_DOMAINS`` at rest, which ran at a stretch and in one bucket; only read."""
+    """Return the network of ``BUSY_DOMAINS`` at rest, run in one bucket without interruption; read only."""
     with pytest.MonkeyPatch.context() as patch:
         uncompacted(patch)
         net = network(tmp_path_factory.mktemp("whole"), BUSY_DOMAINS, "in_process", 1)
@@ -79,7 +79,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeNetwork]:
 def test_roots_are_independent_of_chain_partitioning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: LakeNetwork
 ) -> None:
-    """On Spark they are those of forks, further down."""
+    """On Spark they equal those with forks, tested below."""
     uncompacted(monkeypatch)
     net = network(tmp_path, BUSY_DOMAINS, "in_process", 6)
     net.run(ticks=TICKS)
@@ -91,8 +91,10 @@ def test_roots_are_independent_of_chain_partitioning(
 def test_interrupted_run_resumes_to_equal_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: LakeNetwork
 ) -> None:
-    """Opened anew it builds its tries from tables, those that operators prove under from the tables of that height.
-    In one bucket that is a network with forks, further down."""
+    """A reopened network rebuilds its tries from tables, and proofs use those of their height.
+
+    A network with forks in one bucket is tested below.
+    """
     uncompacted(monkeypatch)
     partitions = 3
     broken = network(tmp_path, BUSY_DOMAINS, "in_process", partitions)
@@ -126,7 +128,7 @@ LONGER = 40
 def test_table_in_several_files_equals_one_file(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads it, at whichever height, also after a run was broken off and after a vacuum."""
+    """Use every reader at any height, also after an interruption and after a vacuum."""
     partitions = 3
     (tmp_path / "whole").mkdir()
     text = BUSY_DOMAINS.replace("[network]", "[network]\ncommit_every = 1") + REORGS
@@ -194,7 +196,7 @@ until = 11
 def test_root_covers_every_chain_even_without_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
-    """A chain that is halted has that of its last block, and after a fork all have those of the blocks before it."""
+    """A halted chain keeps the root of its last block, and a fork restores earlier roots."""
     if not compacted:
         uncompacted(monkeypatch)
     text = BUSY_DOMAINS.replace("[network]", "[network]\ncommit_every = 1").replace("depth = 2", "depth = 3")
@@ -362,7 +364,7 @@ def test_spark_runs_and_reads_forks_like_this_process(
 
 
 def test_proofs_under_the_latest_root_are_distinguished_from_older_ones(tmp_path: Path) -> None:
-    """The last messages of a chain at rest are proved under the root that it still has."""
+    """The last messages of a resting chain are proved under its current root."""
     scenario = Path(__file__).resolve().parents[2] / "examples" / "domains.toml"
     net = LakeNetwork.from_scenario(scenario, {"network.executor": "in_process"}, lake=str(tmp_path / "lake"))
     net.run()

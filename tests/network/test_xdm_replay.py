@@ -66,7 +66,7 @@ def network(folder: Path, name: str, forks: str, every: object, *, resume: bool 
 
 @contextmanager
 def executed() -> Iterator[list[int]]:
-    """Note the height of every round that is executed, again or for the first time."""
+    """Record the height of every executed round, first or repeated."""
     heights: list[int] = []
     real = rounds.execute_round
 
@@ -80,7 +80,7 @@ def executed() -> Iterator[list[int]]:
 
 
 def told(lake: Lake) -> list[Any]:
-    """What a lake says of each height, and the rows of all its logs there."""
+    """Return a lake's data at each height, with the rows of all its logs."""
     found = []
     for manifest in map(lake.manifest, lake.heights()):
         rows = {name: lake.log_rows(name, manifest) for name in sorted(manifest.rows) if name != "of_carriers"}
@@ -90,7 +90,7 @@ def told(lake: Lake) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
-    """Lakes of networks that commit every height by itself and are never broken off."""
+    """Return lakes of uninterrupted networks that commit every height separately."""
     found, folder = {}, tmp_path_factory.mktemp("whole")
     for name, forks in (("rare", RARE), ("dense", DENSE)):
         with network(folder, name, forks, 1) as net:
@@ -115,7 +115,7 @@ def test_cached_states_execute_each_height_once(
 
 
 def opened_anew(folder: Path, name: str, forks: str, every: int) -> tuple[list[int], Lake]:
-    """Run a network that is opened anew again and again; return how many rounds each of its runs executed again."""
+    """Run a repeatedly reopened network; return the number of re-executed rounds per run."""
     again = []
     for tick in (9, 12, 17, 25, None):
         forget_states()
@@ -134,7 +134,7 @@ def opened_anew(folder: Path, name: str, forks: str, every: int) -> tuple[list[i
 def test_reopened_network_reexecutes_few_heights(
     tmp_path: Path, whole: dict[str, Lake], name: str, forks: str, every: int, counts: list[int]
 ) -> None:
-    """Only of the commits that forks reach back to, and of those that these reach in turn."""
+    """Only commits that forks reach are repeated, and those that these reach in turn."""
     again, lake = opened_anew(tmp_path, name, forks, every)
     assert again == counts
     assert told(lake) == told(whole[name])
@@ -150,5 +150,5 @@ def test_reopened_network_reexecutes_few_heights(
 
 
 def test_nothing_is_reexecuted_without_forks(tmp_path: Path) -> None:
-    """Operators prove under what the network was a while ago: that is read, whatever a commit has."""
+    """Operators prove under an older state, which is read in any commit layout."""
     assert opened_anew(tmp_path, "none", "", 3)[0] == [0, 0, 0, 0, 0]

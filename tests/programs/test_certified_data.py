@@ -31,7 +31,7 @@ from tests.support.ic.ic_lake import make_lake
 
 
 class Notary(Program):
-    """Certifies what it is told, and then does what it is told."""
+    """Program that certifies its input and then executes it."""
 
     certifies = True
 
@@ -53,7 +53,7 @@ class Undeclared(Notary):
 
 
 class Echoed(VectorProgram):
-    """Certifies the payload of every message."""
+    """Program that certifies the payload of every message."""
 
     certifies = True
 
@@ -67,7 +67,7 @@ class UndeclaredEcho(Echoed):
 
 
 def last_set(program: type[Any], installed: int, *messages: dict[str, Any]) -> dict[int, bytes]:
-    """What each of some instances set last in one round."""
+    """Return the data last set by each instance in one round."""
     given = run({"p": program}, dict.fromkeys(range(installed), "p"), *messages).certified
     return dict(zip(given["program"].tolist(), given["data"].to_pylist(), strict=True))
 
@@ -239,7 +239,7 @@ def test_uncertified_data_enters_only_its_subnets_root(tmp_path: Path) -> None:
 
 
 class Quiet(Program):
-    """Keeps nothing, and certifies what it is told."""
+    """Stateless program that certifies its input."""
 
     certifies = True
 
@@ -249,7 +249,7 @@ class Quiet(Program):
 
 
 def folder_lake(folder: Path, partitions: int, data: str) -> str:
-    """A lake of one height without certification, in which a program on ``left`` was told ``data``."""
+    """Build an uncertified lake of one height in which a program on ``left`` received ``data``."""
     network = f'executor = "in_process"\npartitions = {partitions}\n[options]\ncertification = "off"\n'
     text = SCENARIO.format(protocol="ic").replace("[[chains]]", f"{network}[[chains]]", 1)
     text = text.replace('"certified_map"', '"tests.programs.test_certified_data:Quiet"')

@@ -31,14 +31,14 @@ NETWORK = BASE + CALLER + ECHO
 
 
 class Leaves(Program):
-    """Raises what is no ``Exception``."""
+    """Program that raises a ``BaseException``."""
 
     def on_request(self, request: Request, context: Context) -> bytes:
         sys.exit(3)
 
 
 class Loose(VectorProgram):
-    """Starts with a state whose column is not of the type its schema says."""
+    """Program whose initial state column violates its schema type."""
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [pa.field("program", pa.uint64(), nullable=False), pa.field("seen", pa.uint32(), nullable=False)]
@@ -52,7 +52,7 @@ class Loose(VectorProgram):
 
 
 class Mean(VectorProgram):
-    """Keeps a float."""
+    """Program with a float in its state."""
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [pa.field("program", pa.uint64(), nullable=False), pa.field("mean", pa.float64(), nullable=False)]
@@ -60,7 +60,7 @@ class Mean(VectorProgram):
 
 
 class Hoard(Program):
-    """Accepts every amount, and gives it away when a user says to whom."""
+    """Program that accepts every amount and pays it out on user request."""
 
     def on_request(self, request: Request, context: Context) -> tuple[bytes, int]:
         return b"", request.amount
@@ -180,7 +180,7 @@ def test_gap_in_a_one_message_slice_is_rejected(tmp_path: Path) -> None:
 
 
 def answer(callback: int, sender: str = "echo", *, text: str = "made up", more: str = "") -> str:
-    """A response that B makes up in the round in which ``echo`` answers the first call, and puts before its answer."""
+    """Forge a response of B before its own answer, in the round of the first answer of ``echo``."""
     ends = f'sender = "{sender}"\nreceiver = "caller"\ncallback = {callback}\ntext = "{text}"\n'
     return f'[[faults]]\nkind = "forge"\ntick = 1\nchain = "B"\nmessage = "response"\n{ends}{more}'
 
@@ -203,7 +203,7 @@ def test_forged_response_is_accepted_once_and_only_for_an_open_call(tmp_path: Pa
 
 
 def test_lost_forged_response_does_not_lose_the_call(tmp_path: Path) -> None:
-    """What C says in the name of ``echo`` is dropped; the call waits on, for a chain that halts."""
+    """A forgery by C in the name of ``echo`` is dropped; the call waits for the halted chain."""
     halt = '[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\nuntil = 12\n'
     net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + answer(0).replace('chain = "B"', 'chain = "C"'))
     net.run(ticks=4)
@@ -232,8 +232,11 @@ def test_impossible_forgeries_are_rejected(tmp_path: Path, more: str, why: str) 
 
 @pytest.mark.parametrize("certification", ["bls", "off"])
 def test_older_slice_is_validated_by_its_indices(tmp_path: Path, certification: str) -> None:
-    """At tick 4 what was certified two heights before brings the first two of four calls, that a drop had kept back; at
-    tick 6 one from before what was taken is refused."""
+    """Deliver old slices: one valid in part, one obsolete.
+
+    At tick 4 a slice certified two heights before delivers the first two of four calls that a drop delayed. At tick 6
+    one from before the accepted messages is rejected.
+    """
 
     def fault(kind: str, tick: int, more: str) -> str:
         return f'[[faults]]\nkind = "{kind}"\nsource = "A"\ndestination = "B"\n{more}\n'.replace("TICK", str(tick))

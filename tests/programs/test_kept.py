@@ -11,7 +11,7 @@ from causeway.programs.state_values import UnreadableState, read_state_value
 
 
 def doubled(times: int) -> bytes:
-    """A list that is ten times one that is ten times one, and so on, in about 30 bytes each."""
+    """Build a list of ten times one that is ten times one, and so on, in about 30 bytes each."""
     content = b"\xd8\x1c\x8a" + 10 * b"\x63lol"
     for number in range(times):
         content += b"\xd8\x1c\x8a" + 10 * (b"\xd8\x1d" + cbor2.dumps(number))

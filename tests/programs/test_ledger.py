@@ -58,7 +58,7 @@ def answered(callback: int, code: int = 0) -> dict[str, Any]:
 
 
 def astray(callback: int, place: int) -> dict[str, Any]:
-    """Return the row of a request that came where its callee does not live."""
+    """Return the row of a request that reached a chain without its callee."""
     return row(Kind.REQUEST, Event.RECEIVED, callback, place, via=Via.LANE)
 
 
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
 
 
 def logged(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
-    """Return rows as a log table reads in Spark; what a row leaves out is 0 or empty."""
+    """Return rows as Spark reads them from a log table; omitted values are 0 or empty."""
     types = spark_schema(schema)
     empty = {"decimal(20,0)": Decimal(0), "string": "", "binary": b""}
     made = []
@@ -120,7 +120,7 @@ def test_call_outcomes(spark: SparkSession) -> None:
 
 
 def undone(*rows: tuple[int, int, int]) -> RevertedRanges:
-    """Return heights (chain, first, last) that were abandoned."""
+    """Return abandoned heights (chain, first, last)."""
     return RevertedRanges.of(
         pa.Table.from_pylist([dict(zip(("chain", "first", "last"), row, strict=True)) for row in rows])
     )
@@ -158,7 +158,7 @@ SCRIPT = '[traffic]\nsource = "script"\n'
 
 
 class Hoard(Program):
-    """Accepts every amount, and gives it away when a user says to whom."""
+    """Program that accepts every amount and pays it out on user request."""
 
     def on_request(self, request: Request, context: Context) -> tuple[bytes, int]:
         return b"", request.amount
@@ -168,14 +168,14 @@ class Hoard(Program):
 
 
 class Silent(Program):
-    """Never answers."""
+    """Program that never answers."""
 
     def on_request(self, request: Request, context: Context) -> None:
         return None
 
 
 class Elsewhere(VectorProgram):
-    """Keeps a column that is called like one that other tables have."""
+    """Program with a column named like one of other tables."""
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [

@@ -14,7 +14,7 @@ from tests.texts_page import column, texts
 
 
 def shown(reader: Callable[[str], Any], text: str) -> str:
-    """Return what a reader makes of a text, as a cell of the page."""
+    """Return a reader's result for a text, as a cell of the page."""
     try:
         return str(reader(text))
     except (Refused, ValueError):

@@ -20,7 +20,7 @@ from causeway.programs.user_modules import allow_scenario_folder, archive_module
 
 @pytest.fixture
 def folder(tmp_path: Path, own_modules: None) -> Path:
-    """Return a folder with modules of one's own, which Python forgets after the test."""
+    """Return a folder with user modules that are unloaded after the test."""
     (tmp_path / "own_helper.py").write_text("WORD = b'hi'\n")
     (tmp_path / "own_package").mkdir()
     (tmp_path / "own_package" / "__init__.py").touch()
@@ -108,7 +108,7 @@ def test_unloadable_modules_are_bad_input(folder: Path, name: str, text: str) ->
 
 
 class Relay(cw.Program):
-    """Passes requests on to program 9 and answers with what comes back; refuses ``no`` and breaks on ``break``."""
+    """Relay that forwards requests to program 9 and returns its answers; ``no`` is rejected, ``break`` fails."""
 
     def initial_state(self) -> dict[str, int]:
         return {"seen": 0}

@@ -76,7 +76,7 @@ def programs(installed: dict[int, str], balance: int = 100) -> Programs:
 
 @contextmanager
 def named(**classes: type[Any]) -> Iterator[None]:
-    """Programs under a name, while it lasts."""
+    """Register programs under a name temporarily."""
     PROGRAMS.update(classes)
     yield
     for name in classes:
@@ -86,7 +86,7 @@ def named(**classes: type[Any]) -> Iterator[None]:
 def run(
     classes: dict[str, type[Any]], installed: dict[int, str], *messages: dict[str, Any], balance: int = 100
 ) -> Execution:
-    """Run messages, those of one program neighbours, on programs in their first state."""
+    """Run messages, grouped by program, on programs in their initial state."""
     with named(**classes):
         runner = programs(installed, balance)
         accounts, states = runner.genesis(np.array(sorted(installed), dtype=np.uint64))
@@ -94,7 +94,7 @@ def run(
 
 
 def produced(execution: Execution) -> list[tuple[Any, ...]]:
-    """(kind, sender, receiver, callback, amount, code, payload) of what was produced, in order."""
+    """Return (kind, sender, receiver, callback, amount, code, payload) of the output, in order."""
     rows = execution.produced.to_table(SCHEMA).to_pylist()
     names = ("kind", "sender", "receiver", "callback")
     return [
@@ -117,7 +117,7 @@ def failed(execution: Execution) -> list[tuple[int, str]]:
 
 
 def scalar(act: Callable[[Any, Request, Context], Any]) -> dict[str, type[Any]]:
-    """A scalar program whose ``on_request`` is ``act(program, request, context)``."""
+    """Create a scalar program with ``on_request`` being ``act(program, request, context)``."""
 
     class Acting(Program):
         def initial_state(self) -> Any:
@@ -136,7 +136,7 @@ def state_of(execution: Execution, name: str = "acting") -> list[Any]:
 
 
 class Unspeakable(Exception):
-    """Cannot even say what it is."""
+    """Program whose representation fails."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -287,7 +287,7 @@ def test_balance_never_exceeds_128_bits() -> None:
 
 
 class TakesAll(VectorProgram):
-    """Accepts the whole amount of a request."""
+    """Program that accepts the whole amount of a request."""
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         rows = np.flatnonzero(batch["kind"] == Kind.REQUEST)
@@ -345,7 +345,7 @@ def test_failed_user_messages_are_reported() -> None:
 
 
 class Picky(VectorProgram):
-    """Echoes, takes what is attached, counts; a payload ``bad`` breaks it, wherever in the batch it is."""
+    """Echo that accepts attached amounts and counts; a payload ``bad`` breaks it anywhere in a batch."""
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [pa.field("program", pa.uint64(), nullable=False), pa.field("seen", pa.uint64(), nullable=False)]

@@ -47,7 +47,7 @@ def rows_of(orders: list[Order]) -> pa.Table:
 
 
 def random_order(model: Model, draw: random.Random) -> Order:
-    """An order of a user who mostly has what he gives away, or had it a moment ago."""
+    """Generate an order of a user who mostly has, or recently had, the amount."""
     zone, user = draw.randrange(len(model.zones)), draw.choice((0, 0, 1, 2, BLOCKED))
     method = draw.choice(("mint", "send", *["transfer"] * 8))
     tokens = [token for (owner, token), amount in model.zones[zone].held.items() if owner == user and amount]
@@ -66,7 +66,7 @@ def books(net: Network) -> dict[int, dict[str, Any]]:
 
 
 def assert_same(net: Network, model: Model) -> None:
-    """Books, what is under way, and totals are those of the model; what does not add up raises in ``supply``."""
+    """Assert that books, in-flight transfers and totals equal the model; ``supply`` raises on imbalance."""
     found = books(net)
     for number, zone in enumerate(model.zones):
         expected = books_of_model(zone)
@@ -113,7 +113,7 @@ RELAYERS = {"relayers": ["steady", "slow"]}
 
 
 def trouble(zones: int, ticks: int) -> Faults:
-    """Lanes that nobody relays for a while, a zone that halts, relayers that tamper and repeat."""
+    """Generate lanes without relayers for a while, a halting zone, tampering and repeating relayers."""
     carriers = []
     for start in range(4, ticks, 9):
         source, destination = start % zones, (start // 9 + start + 1) % zones
@@ -123,7 +123,7 @@ def trouble(zones: int, ticks: int) -> Faults:
 
 
 def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: int = 500) -> Counter[str]:
-    """Play ``transfers`` of four zones; supplies are constant all along. Returns how the transfers ended."""
+    """Play ``transfers`` of four zones with constant supplies; return their outcomes."""
     zones, draw = 4, random.Random(transfers)
     blocks = -(-transfers // per_block)
     net = network_of(zones, options=options, faults=trouble(zones, blocks))
@@ -166,7 +166,7 @@ def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: in
 
 
 def _held(own: Mapping[str, Any]) -> list[tuple[int, Token]]:
-    """Who holds what, by denomination; those of up to two channels."""
+    """Return the holders by denomination, for up to two channels."""
     found: list[tuple[int, Token]] = []
     for denom, accounts in own["accounts"].items():
         *hops, base = denom.removeprefix("transfer/channel-").replace("/transfer/channel-", "/").split("/")

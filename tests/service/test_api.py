@@ -59,7 +59,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakes]:
 
 
 class Http:
-    """Asks an application without a socket."""
+    """Client of an application without a socket."""
 
     def __init__(self, served: Starlette) -> None:
         self._transport = httpx.ASGITransport(served, raise_app_exceptions=False)
@@ -175,7 +175,7 @@ TRANSACTIONS = "/v1/chains/left/transactions"
 
 
 def posted(lakes: Lakes, content: Any, path: str = "/v1/messages", sender: int = 0, /, **changed: Any) -> bytes:
-    """Return the body of a signed message to the left lake, with members of the body changed."""
+    """Return the body of a signed message to the left lake, with changed members."""
     chain = path.split("/")[3] if "chains" in path else ""
     return json.dumps({**lakes.signed("left", content, key_of(sender), chain).body(), **changed}).encode()
 
@@ -245,7 +245,7 @@ def test_malformed_bodies_are_rejected(http: Http, body: bytes, text: str) -> No
 
 
 def test_duplicate_names_are_found_in_linear_time() -> None:
-    """Whoever compares each name with all others does so for minutes, and answers nobody meanwhile."""
+    """Pairwise comparison would take minutes and block all other requests."""
     compared = 0
 
     class Name(str):
@@ -432,7 +432,7 @@ def test_senders_survive_snapshots_and_the_oldest_are_dropped(tmp_path: Path, mo
 
 
 class Carrying:
-    """Senders of a record, and blocks that have messages. ``thief`` has the number of key 0."""
+    """Sender record with blocks of messages. ``thief`` has the number of key 0."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.thief, owner = key_of(99).public, key_of(0).public
@@ -443,7 +443,7 @@ class Carrying:
         self.known, self.tick = Senders(self.record, -1), 0
 
     def put(self, number: int, carries: bool = True) -> None:
-        """Make a block with a message of a key, whose nonce is 10 more than the tick."""
+        """Make a block with a message of a key with a nonce of the tick plus 10."""
         key, to = key_of(number).public, None if carries else 0
         message = PendingMessage(0, 0, b"", to, key=key, nonce=10 + self.tick, hash=f"{self.tick:064x}")
         if carries:

@@ -43,7 +43,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def metrics(text: str) -> dict[tuple[str, Labels], float]:
-    """Metrics as Prometheus reads them; each series may be there once."""
+    """Return metrics as Prometheus parses them; each series is unique."""
     found: dict[tuple[str, Labels], float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -60,7 +60,7 @@ def told(collector: AuditCollector) -> dict[tuple[str, Labels], float]:
 
 
 class Following:
-    """A process that follows a ledger."""
+    """Process that follows a ledger."""
 
     def __init__(self, place: str, *options: str) -> None:
         command = [sys.executable, "-m", "causeway", "audit", place, "--follow", "--interval", "0.1", *options]
@@ -75,7 +75,7 @@ class Following:
             self._lines.put(line.rstrip("\n"))
 
     def line(self, wanted: Callable[[str], bool]) -> str:
-        """Return the next line that is wanted."""
+        """Return the next matching line."""
         end = time.monotonic() + ENOUGH
         while True:
             try:

@@ -27,7 +27,7 @@ VALUES = st.recursive(
 
 
 def parts(value: Any) -> int:
-    """Return how many strings a value has, and how many marks stand before its values."""
+    """Return the number of strings in a value, and of marks before its values."""
     if isinstance(value, dict):
         return 2 * len(value) + max(len(value), 1) + sum(map(parts, value.values()))
     if isinstance(value, list):

@@ -41,7 +41,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 
 def texts(files: Mapping[str, Path], **scenario: Any) -> dict[str, str]:
-    """Return the scenarios of both lakes; each names the key of the other one's file."""
+    """Return the scenarios of both lakes, each naming the other's key file."""
     drawn = {own: derive_public_key(SEEDS[own], ENDS.index(own)).hex() for own in ENDS}
     return {
         own: scenario_text(own, **scenario).replace(drawn[OTHER[own]], read_chain_key(files[OTHER[own]]).public.hex())

@@ -21,7 +21,7 @@ SECOND = 10**9
 
 
 def signed_by_the_right(lakes: Lakes, time: int, height: int = 1_000) -> bytes:
-    """Return a transaction with one header that the right zone's validators signed, whatever its time."""
+    """Return a transaction with a header signed by the right zone's validators, at any time."""
     views = lakes.views["left"]
     (before, _), (own, keys) = (validators_at(views.opened.seed, "right", at, views.options) for at in (0, height))
     signed = sign_header(make_header("right", height, time, bytes(32), own), own, keys)

@@ -55,8 +55,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server:
-    """A server with a slow answer, one that waits for ``go``, and a long one. ``state``: its connections;
-    ``transfers``: what it holds."""
+    """Server with a slow answer, one waiting for ``go``, and a long one.
+
+    ``state`` has its connections, ``transfers`` its buffers.
+    """
 
     def __init__(self, most: int = bodies.MOST_HELD) -> None:
         self.state = ServerState()
@@ -130,14 +132,14 @@ class Server:
         return reader, writer
 
     async def emptied(self) -> None:
-        """Wait until the server has no connections, and holds nothing."""
+        """Wait until the server has no connections and no buffers."""
         async with asyncio.timeout(SECONDS):
             while self.state.connections or self.transfers.held:
                 await asyncio.sleep(0.01)
 
 
 async def answer_to(data: bytes) -> bytes:
-    """Return all that a server answers to ``data`` and silence, up to when it closes the connection."""
+    """Return the full server answer to ``data`` and silence until the connection closes."""
     async with Server().run() as server:
         reader, writer = await server.connected(data)
         answer = await asyncio.wait_for(reader.read(), SECONDS)
@@ -293,7 +295,7 @@ def test_answers_at_other_addresses_are_counted_too() -> None:
 
 
 async def _long(reader: asyncio.StreamReader, pause: float = 0.0) -> int:
-    """Read the long answer; return how many bytes came."""
+    """Read the long answer; return the number of received bytes."""
     got = 0
     while got < len(TEXT) and (piece := await reader.read(1 << 18)):
         got += len(piece)

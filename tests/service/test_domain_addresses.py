@@ -38,7 +38,7 @@ def test_responses_conform_to_the_openapi_document(lakes: DomainLakes, lake: str
 
 
 def test_integers_are_accepted_in_any_notation(lakes: DomainLakes) -> None:
-    """RFC 8785 writes 3 for both; what is no whole number is refused by its key."""
+    """RFC 8785 writes 3 for both; fractions are rejected by key."""
     http = Http(create_application(lakes.nodes["near"]))
     body = '{"counterparty": "right", "lanes": [{"channel": 0}], "block": %s}'
 
@@ -69,7 +69,7 @@ def test_lanes_are_found_by_every_name(lakes: DomainLakes) -> None:
 
 
 def test_metrics_values_are_read_once(lakes: DomainLakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table of many pairs of chains is no table a pair."""
+    """A table of many chain pairs is read once, not once per pair."""
     views, node = lakes.views["near"], lakes.nodes["near"]
     reads: list[str] = []
     read = OpenedLake.chosen_rows

@@ -31,7 +31,7 @@ SENDS = {
 
 
 def requests_taken(lakes: DomainLakes, lake: str) -> list[tuple[int, int, int, int]]:
-    """Return (destination, source, substream, index) of the calls that programs of a lake executed."""
+    """Return (destination, source, substream, index) of the calls executed by a lake's programs."""
     rows = [row for row in lakes.events(lake) if row["kind"] == Kind.REQUEST and row["events"] & Event.EXECUTED]
     return [(row["destination"], row["source"], row["substream"], row["index"]) for row in rows]
 
@@ -41,7 +41,7 @@ def total(row: dict[str, Any], name: str) -> int:
 
 
 def issued(lakes: DomainLakes, chain: str) -> int:
-    """Return what is issued on a chain."""
+    """Return the value issued on a chain."""
     node = lakes.nodes[HOME[chain]]
     position = node.opened.position(chain)
     rows = node.opened.state_rows(node.network.manifest, "money", position, lakes.views["near"].network.host_of)
@@ -49,7 +49,7 @@ def issued(lakes: DomainLakes, chain: str) -> int:
 
 
 def balances(lakes: DomainLakes) -> dict[str, int]:
-    """Return the balances of domains in the books, by name; nothing else stands there once all is settled."""
+    """Return the balances of domains in the settled books, by name."""
     node = lakes.nodes["near"]
     rows = node.opened.state_rows(node.network.manifest, "books", 0, lakes.views["near"].network.host_of)
     assert set(rows["what"].tolist()) == {Book.BALANCE}
@@ -58,7 +58,7 @@ def balances(lakes: DomainLakes) -> dict[str, int]:
 
 
 def executed_again(lakes: DomainLakes, *names: str) -> None:
-    """Execute lakes again from what they hold, both unless some are named."""
+    """Re-execute lakes from their contents, by default both."""
     for name in names or lakes.nodes:
         opened = open_lake(lakes.nodes[name].opened.lake.storage.uri)
         assert LakeRecheck(opened).execute(0, opened.last_height()) is None
@@ -135,7 +135,7 @@ options = {late_every = 1, late_by = 20}
 
 @pytest.mark.slow
 def test_answer_waits_for_a_channel_the_other_lake_opens_later(tmp_path: Path) -> None:
-    """Nobody knows what the other lake plans: an answer to one of its chains is not given up."""
+    """The plans of the other lake are unknown: answers to its chains are not given up."""
     with both(tmp_path, {"far": sending("bob", "slow-left", amount=70)}, options=LATER, more=SLOW) as lakes:
         for _ in range(100):
             lakes.around()
@@ -149,7 +149,7 @@ def test_answer_waits_for_a_channel_the_other_lake_opens_later(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_absent_lake_catches_up(tmp_path: Path) -> None:
-    """The consensus chain goes on without the other lake, and the other way round; then all is brought."""
+    """The consensus chain advances without the other lake, and vice versa; then all is delivered."""
     with both(tmp_path, {"near": sending("alice", "echo-right", 2), "far": sending("bob", "echo-left", 2)}) as lakes:
         for _ in range(12):
             lakes.nodes["near"].produce()
@@ -208,7 +208,7 @@ def test_every_lake_names_the_consensus_chain(tmp_path: Path) -> None:
 
 
 def test_messages_of_a_following_lake_are_proved_from_it(tmp_path: Path) -> None:
-    """As what its relay process brings is, and taken as such; what others have is proved out of their lakes."""
+    """Deliver like its relay process, with equal acceptance; remote messages are proved from their lakes."""
     with both(tmp_path, {"far": sending("bob", "echo-left", 2)}) as lakes:
         opened = lakes.nodes["far"].opened
         with pytest.raises(InvalidInput, match="no block of main that is final was carried to this lake"):

@@ -23,7 +23,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainLakes]:
 
 
 def outcomes(lakes: DomainLakes, lake: str, *carried: tuple[str, Transaction]) -> list[list[tuple[str, str, int]]]:
-    """Return why, where and how often something of each transaction was refused, which one block takes."""
+    """Return reason, location and count of the rejections per transaction of one block."""
     names = [
         lakes.submit(lake, chain, encode_transaction(content), 2 + row).hash
         for row, (chain, content) in enumerate(carried)
@@ -69,7 +69,7 @@ def test_receipts_and_headers(lakes: DomainLakes) -> None:
 
 
 def test_user_messages_are_excluded(lakes: DomainLakes) -> None:
-    """Also where the same key has carried something in the same block, that was refused."""
+    """Include a key with a rejected delivery in the same block."""
     taken = lakes.send("near", {"to": "echo-left", "method": "x"})
     known = handed_over(lakes, Messages, "left")
     carried = lakes.submit("near", "left", encode_transaction(known), 9)

@@ -69,7 +69,7 @@ class Served:
         return start("serve", str(self.folder / lake), "--json", *self.pace, *self.keys(lake), *arguments)
 
     def again(self, lake: str) -> None:
-        """Start a server that ended again, at its address; what it serves its lake knows."""
+        """Restart an ended server at its address; its lake knows the served data."""
         self.processes[lake] = self._start(lake, "--port", self.urls[lake].rsplit(":", 1)[1])
         line_of(self.processes[lake])
 
@@ -97,7 +97,7 @@ class Served:
             assert ended(process)[0] == 0
 
     def check(self) -> None:
-        """Assert that every call was executed once, and that both lakes come out of their record as they are."""
+        """Assert that every call was executed once, and that both lakes reproduce from their record."""
         for lake in ENDS:
             opened = open_lake(str(self.folder / lake))
             rows: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ class Served:
 
 @contextmanager
 def served(folder: Path, seconds: float = 0.5) -> Iterator[Served]:
-    """Give both lakes, served, with a block in so many seconds, while the body runs."""
+    """Serve both lakes with a block interval while the body runs."""
     lakes = Served(folder, seconds)
     try:
         yield lakes

@@ -38,7 +38,7 @@ DRAWN = ChainSigners(5, needed=True)
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainLakes]:
-    """Lakes in which both have brought each other something, and blocks go on."""
+    """Return lakes with deliveries in both directions and continuing blocks."""
     with both(tmp_path_factory.mktemp("strangers"), BOTH_WAYS) as found:
         for _ in range(14):
             found.around()
@@ -50,13 +50,13 @@ def direction(lakes: DomainLakes, name: str) -> ChainPair:
 
 
 def handed_over(lakes: DomainLakes, kind: type[Transaction], chain: str) -> Any:
-    """Return the last transaction of a kind that was handed over for a chain."""
+    """Return the last submitted transaction of a kind for a chain."""
     read = (decode_transaction(one.transaction) for one in reversed(lakes.submitted) if one.chain == chain)
     return next(one for one in read if isinstance(one, kind))
 
 
 def refused(lakes: DomainLakes, lake: str, chain: str, *transactions: Transaction) -> dict[str, int]:
-    """Return which reasons a lake's events have after transactions that it had not before."""
+    """Return the new reasons in a lake's events after transactions."""
     before = lakes.refusals(lake)
     for transaction in transactions:
         lakes.submit(lake, chain, encode_transaction(transaction))
@@ -76,7 +76,7 @@ def test_unsigned_or_unlinked_blocks_are_rejected(lakes: DomainLakes) -> None:
     last = found.headers[-1]
 
     def signed(blocks: Blocks) -> Blocks:
-        """Return blocks with the author's own signature: what can only come of a stolen key."""
+        """Return author-signed blocks, which require a stolen key."""
         return replace(blocks, signature=DRAWN._key("main").sign(block_signing_bytes("main", blocks.headers[-1].hash)))
 
     stranger = STRANGER.sign(block_signing_bytes("main", last.hash))
@@ -104,7 +104,7 @@ def test_unsigned_or_unlinked_blocks_are_rejected(lakes: DomainLakes) -> None:
 
 
 def shown_of(lakes: DomainLakes, domain: str, receipt: bool = True, declared: bool = True) -> tuple[int, Any]:
-    """Return the block of which the lake that follows is to be shown something next, and what it has of a domain."""
+    """Return the block to prove next to the following lake, and its domain contents."""
     anchor = lakes.views["near"].anchor(lakes.views["far"].followed()["final"], domain)
     nodes = [
         tuple(bytes.fromhex(node) for node in proof) if wanted else ()
@@ -165,7 +165,7 @@ def test_domain_contents_of_a_final_block_are_proved(lakes: DomainLakes) -> None
 
 @pytest.mark.parametrize(("comes", "shows"), [("first", "one domain"), ("last", "nothing")])
 def test_incomplete_block_evidence_by_strangers_stops_nobody(tmp_path: Path, comes: str, shows: str) -> None:
-    """Anyone may bring blocks that their author signed, and proofs out of what is public, ahead of those who relay."""
+    """Anyone may submit author-signed blocks and public proofs ahead of the relayers."""
     sends = {"near": sending("alice", "echo-right", 2), "far": sending("bob", "echo-third", 2, tick=1)}
     with both(tmp_path, sends) as lakes:
         lakes.produce()
@@ -241,7 +241,7 @@ def test_unsigned_or_unlinked_receipts_are_rejected(lakes: DomainLakes) -> None:
 
 
 def test_domain_withdraws_no_more_than_it_received(tmp_path: Path) -> None:
-    """Its operator signs a receipt of a transfer that it has no cover for: none of its receipts is confirmed after."""
+    """The operator signs an uncovered transfer: no later receipt is confirmed."""
     with both(tmp_path) as lakes:
         for _ in range(3):
             lakes.around()

@@ -25,7 +25,7 @@ PROGRAMS = {"right": (3, 4, "bob"), "left": (1, 2, "alice"), "main": (0, 0, "tre
 
 
 def transfer(target: str, nonce: int, amount: int, fee: int = FEE) -> Message:
-    """Return a transfer to the program of a chain that is credited."""
+    """Return a transfer to the credited program of a chain."""
     ends = ((id_of("fourth"), DAVE), (id_of(target), PROGRAMS[target][0]))
     places = (chain.encode() + bytes(1) + program.to_bytes(32, "little") for chain, program in ends)
     payload = amount.to_bytes(16, "little") + b"".join(places)
@@ -34,7 +34,7 @@ def transfer(target: str, nonce: int, amount: int, fee: int = FEE) -> Message:
 
 
 def content(target: str, nonce: int, amount: int, *, call: bool) -> Message:
-    """Return a call of a program of a chain, or an answer that comes late, with an amount."""
+    """Return a call of a chain's program, or a late answer, with an amount."""
     receiver = PROGRAMS[target][1 if call else 0]
     row = blank_messages(
         1,
@@ -94,7 +94,7 @@ HALF, WHOLE = 2**127 - 1, 2**128 - 1
 
 
 def huge(target: str) -> list[Message]:
-    """Return messages whose amounts no sum of a chain holds together, nor some of them alone."""
+    """Return messages with amounts beyond the sums of a chain, together or alone."""
     amounts = (HALF, HALF, HALF, WHOLE)
     found = [transfer(target, nonce, amount) for nonce, amount in enumerate(amounts)]
     found += [content(target, 4 + row, WHOLE, call=True) for row in range(2)]
@@ -103,7 +103,7 @@ def huge(target: str) -> list[Message]:
 
 
 def answered_hugely(nonce: int) -> Message:
-    """Return a response to a call of ``left`` that gives back more than came."""
+    """Return a response to a call of ``left`` with a refund above the payment."""
     payload = content("left", nonce, WHOLE, call=False).payload
     assert isinstance(payload, EndpointRequest)
     return Message(id_of("fourth"), id_of("left"), 0, nonce, EndpointResponse(payload.payload))
@@ -114,7 +114,7 @@ def answered_hugely(nonce: int) -> Message:
 )
 @pytest.mark.parametrize("declares", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_overflowing_amounts_end_nothing(tmp_path: Path, target: str, declares: bool) -> None:
-    """Even the fees of those that declare nothing are refused; of the others all but the fees."""
+    """Undeclared transfers lose even their fees; the others all but the fees."""
     sends = {"near": sending("alice", "dave", 2, amount=10)}
     with both(tmp_path, sends, options=POOR, more=FOURTH) as lakes:
         lakes.produce()

@@ -30,7 +30,7 @@ TRIES = 4
 
 
 class Local:
-    """The client of one of two lakes in this process (``service.xdm.client.LakeClient``)."""
+    """Client of one of two lakes in this process (``service.xdm.client.LakeClient``)."""
 
     def __init__(self, lakes: DomainLakes, lake: str, altered: Altered) -> None:
         self.lakes, self.lake, self._altered = lakes, lake, altered
@@ -46,7 +46,7 @@ class Local:
 
 
 def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answer: answer) -> dict[str, DomainProgress]:
-    """Let a process carry until there is nothing left; return what it did, by direction."""
+    """Relay until nothing is left; return the results by direction."""
     passes = 0
 
     def report(progress: DomainProgress) -> None:
@@ -64,7 +64,7 @@ def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answe
 
 @pytest.mark.parametrize("grows", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_lake_claiming_a_missing_message_is_given_up(tmp_path: Path, grows: bool) -> None:
-    """All others of the direction are brought first; a claim that grows is waited for no longer."""
+    """All other messages of the direction are delivered first; growing claims are not awaited."""
     looked = 0
 
     def one_more(step: Step, answer: Any) -> Any:
@@ -89,7 +89,7 @@ def test_lake_claiming_a_missing_message_is_given_up(tmp_path: Path, grows: bool
 
 @pytest.mark.slow
 def test_domain_without_further_confirmed_receipts_is_given_up(tmp_path: Path) -> None:
-    """Its operator has exported what it never had; what it answers is proved nowhere."""
+    """The operator exported value it never had; its answers are proved nowhere."""
     with both(tmp_path, {"near": sending("alice", "echo-right", 2)}, options=QUICK) as lakes:
         lakes.produce(2)
         (first, *_) = lakes.views["far"].receipts("right", None)["receipts"]
@@ -109,7 +109,7 @@ def test_domain_without_further_confirmed_receipts_is_given_up(tmp_path: Path) -
 
 
 def test_lake_repeating_itself_is_given_up_with_a_reason(tmp_path: Path) -> None:
-    """Of its blocks only the first ones ever come; the other lake knows them."""
+    """Only its first blocks ever arrive, and the other lake knows them."""
     first: list[Any] = []
 
     def same(step: Step, answer: Any) -> Any:
@@ -127,8 +127,10 @@ def test_lake_repeating_itself_is_given_up_with_a_reason(tmp_path: Path) -> None
 
 
 def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
-    """Return what a memory says of what a target says one time after the other: of each lane what it expects and what
-    there is, the newest consensus block that it knows, and its height."""
+    """Return the stall lengths of a memory over successive observations of a target.
+
+    Each observation has the expected and existing index per lane, the latest known consensus block, and the height.
+    """
     memory = RelayMemory()
     return [
         memory.waited(
@@ -169,7 +171,7 @@ def test_reverted_progress_does_not_reset_the_stall_timeout() -> None:
 
 
 class Said:
-    """The clients of two lakes that answer only what channels they have: requests from left to right."""
+    """Clients of two lakes that only list their channels, with requests from left to right."""
 
     def __init__(self, sent: Sequence[int], taken: Sequence[int], heights: Sequence[int] = ()) -> None:
         self._sent, self._taken, self._heights = cycle(sent), cycle(taken), cycle(heights)
@@ -177,7 +179,7 @@ class Said:
         self.passes = 0
 
     async def channels(self, step: ReadChannels) -> ChannelsAnswer:
-        """Return what the lakes of left and right say."""
+        """Return the channels listed by the lakes of left and right."""
         outbox = inbox = 0
         if step.chain == "left":
             outbox = next(self._sent)

@@ -30,7 +30,7 @@ SENDS = {
 
 
 def account(lakes: DomainLakes, program: str, chain: str) -> int:
-    """Return what a program has."""
+    """Return the balance of a program."""
     node = lakes.nodes[HOME[chain]]
     names = node.network.topology.programs
     number = names["number"].to_pylist()[names["name"].to_pylist().index(program)]
@@ -41,7 +41,7 @@ def account(lakes: DomainLakes, program: str, chain: str) -> int:
 
 
 def booked(lakes: DomainLakes) -> dict[tuple[str, str, str], int]:
-    """Return the books, without what is zero, by book and chains."""
+    """Return the nonzero books by book and chains."""
     node = lakes.nodes["near"]
     rows = node.opened.state_rows(node.network.manifest, "books", 0, lakes.views["near"].network.host_of)
     names, words = node.opened.names, zip(rows["amount_high"].tolist(), rows["amount_low"].tolist(), strict=True)
@@ -58,26 +58,26 @@ def confirmed(lakes: DomainLakes, domain: str) -> int:
 
 
 def stopped(lakes: DomainLakes) -> list[str]:
-    """Return the domains of which no receipt is confirmed any more."""
+    """Return the domains without further confirmed receipts."""
     node = lakes.nodes["near"]
     rows = node.opened.state_rows(node.network.manifest, "unbooked", 0, lakes.views["near"].network.host_of)
     return [node.opened.names[domain] for domain in rows["domain"].tolist()]
 
 
 def nothing(transfers: Transfers) -> Transfers:
-    """Say nothing of value."""
+    """Declare no value."""
     return {name: [] for name in transfers}
 
 
 def fees_alone(transfers: Transfers) -> Transfers:
-    """Say that no more left for anybody than fees."""
+    """Declare only fees as sent."""
     out = [{**one, "amount": min(one["amount"], 4)} for one in transfers["transfers_out"]]
     return {**transfers, "transfers_out": out}
 
 
 @pytest.mark.parametrize("says", [nothing, pytest.param(fees_alone, marks=pytest.mark.slow)])
 def test_value_without_a_receipt_is_never_credited(tmp_path: Path, says: Any) -> None:
-    """Who took it could pass it on, and would be stopped for what it was never given: alice is to send 120,000."""
+    """A recipient could pass it on and would be stopped: alice is to send 120,000."""
     with both(tmp_path, SENDS, options=POOR) as lakes:
         lies = Undeclared("right", says)
         for _ in range(45):
@@ -116,13 +116,13 @@ def transfer(nonce: int, amount: int, fee: int = FEE) -> Message:
 
 
 def response(nonce: int, payload: EndpointResponse) -> Message:
-    """Return what right answers to a request of left."""
+    """Return right's response to a request of left."""
     return Message(id_of("right"), id_of("left"), 0, nonce, payload)
 
 
 @pytest.mark.slow
 def test_exactly_the_value_in_receipts_is_credited(tmp_path: Path) -> None:
-    """Nonces go on, whatever comes of a request; what is declared later covers what comes later."""
+    """Nonces continue after any outcome; later declarations cover later messages."""
     with both(tmp_path, options=POOR) as lakes:
         given = account(lakes, "alice", "left")
         right = HostileDomain(lakes, "right")
@@ -154,7 +154,7 @@ def test_exactly_the_value_in_receipts_is_credited(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rejected", [0, 1_000])
 def test_refunds_equal_the_rejected_amounts_in_the_receipt(tmp_path: Path, rejected: int) -> None:
-    """A domain that takes a transfer and answers that it has refused it would have it twice."""
+    """A domain that accepts a transfer and reports its rejection would have it twice."""
     sends = {"near": sending("alice", "bob", method="transporter.transfer", amount=1_000)}
     with both(tmp_path, sends, options=POOR) as lakes:
         right = HostileDomain(lakes, "right")

@@ -14,7 +14,7 @@ ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "heade
 
 
 def refused(lakes: Lakes, altered: Any) -> str:
-    """Return why a pass to the right ends without a transaction."""
+    """Return the reason of a pass to the right without a transaction."""
     passed = lakes.relay("right", altered=altered)
     assert (passed.state, passed.transactions, lakes.submitted) == (PassState.REFUSED, 0, [])
     return passed.why

@@ -161,11 +161,11 @@ def test_proofs_of_another_format_are_rejected(rows: list[Any]) -> None:
 
 
 class Broken(Exception):
-    """What nobody thought of."""
+    """Unexpected error."""
 
 
 class Local(ZoneLakeClient):
-    """Answers from two lakes without sockets; ``broken`` raises what nobody thought of, for lanes of a chain."""
+    """Answers of two lakes without sockets; ``broken`` raises an unexpected error for lanes of a chain."""
 
     def __init__(self, lakes: Lakes, own: str) -> None:
         super().__init__("http://" + own)
@@ -196,7 +196,7 @@ class Local(ZoneLakeClient):
 
 
 class Notes:
-    """A journal that keeps what it is told."""
+    """Journal that records its messages."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -278,7 +278,7 @@ def test_endless_pass_is_cancelled_on_shutdown(tmp_path: Path) -> None:
 
 
 def peak_memory(pid: int) -> int:
-    """Return the most memory that a process ever had resident, in bytes."""
+    """Return the peak resident memory of a process, in bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 

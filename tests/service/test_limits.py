@@ -69,10 +69,10 @@ def test_network_with_packets_too_long_to_relay_is_rejected(tmp_path: Path) -> N
 
 
 class Talkative(Program):
-    """Answers with as many bytes as the request's text says."""
+    """Program that answers with the number of bytes in the request's text."""
 
     def on_request(self, request: Request, context: Context) -> bytes:
-        """Return them."""
+        """Return the bytes."""
         return bytes(int(request.payload))
 
 

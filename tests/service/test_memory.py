@@ -27,7 +27,7 @@ BUDGET = 1 << 20
 
 
 def junk_header(draws: random.Random, height: int) -> bytes:
-    """Return a transaction with a well-formed header of a stranger's thousands of validators."""
+    """Return a transaction with a well-formed foreign header of thousands of validators."""
     own = ValidatorSet.of(Validator(PublicKey(draws.randbytes(32)), 10) for _ in range(800))
     signed = sign_header(make_header("right", height, 10**9, bytes(32), own), own, {})
     update = HeaderUpdate.on(0, own, signed, own).encode()

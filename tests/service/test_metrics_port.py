@@ -23,7 +23,7 @@ ENOUGH = 10.0
 
 
 class One(Collector):
-    """One metric, with a text of so many bytes."""
+    """Collector of one metric with a text of the given length."""
 
     def __init__(self, size: int = 0) -> None:
         self._text = "x" * size
@@ -51,7 +51,7 @@ def connection(stack: ExitStack, port: int, said: bytes = b"") -> socket.socket:
 
 
 def heard(found: socket.socket) -> bytes:
-    """Return what is said until the other end is gone."""
+    """Return the data received until the other end closes."""
     data = b""
     try:
         while more := found.recv(1 << 16):

@@ -31,7 +31,7 @@ KEY = key_of(1)
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A lake in the middle of a fork: ``left`` follows leaf 0, ``right`` and ``far`` leaf 1."""
+    """Serve a lake in the middle of a fork: ``left`` follows leaf 0, ``right`` and ``far`` leaf 1."""
     folder = tmp_path_factory.mktemp("parachains")
     path = folder / "scenario.toml"
     path.write_text(SCENARIO.format(commit_every=1) + user_calls(range(0, TICKS, 2), SENDS) + FORK)
@@ -47,7 +47,7 @@ def http(node: Node) -> Http:
 
 
 def proved(answer: Any) -> bool:
-    """Whether what an answer proves is true under the header that it names."""
+    """Return whether an answer's proof holds under its header."""
     trust = parse_trust_object(answer["trust"], "trust")
     return verify_document(build_document(answer["proof"], "answer"), trust).valid
 
@@ -80,7 +80,7 @@ def test_every_leaf_proves_its_lists_under_a_named_head(http: Http) -> None:
 
 
 def test_message_is_proved_at_the_leaf_that_lists_it(http: Http) -> None:
-    """What ``right`` sends after the leaves parted is listed at leaf 1 alone."""
+    """Messages that ``right`` sends after the fork are listed at leaf 1 alone."""
     shown = http.get("/v1/chains/right/queued/left?index=0&height=7")
     assert shown.status_code == 200 and shown.json()["leaf"] == 1 and proved(shown.json())
     for query in ("index=0&height=7&leaf=0", "index=99", "index=0&leaf=4"):

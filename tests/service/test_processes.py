@@ -52,7 +52,7 @@ def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return exit code and standard error of a process that is ending."""
+    """Return exit code and standard error of an ending process."""
     _, error = process.communicate(timeout=SECONDS)
     return process.returncode, error
 
@@ -65,7 +65,7 @@ def validators_of(folder: Path, own: str) -> tuple[str, str, str, str]:
 
 
 def opened(folder: Path, own: str) -> Node:
-    """Return the node of a lake that a process left."""
+    """Open the node of a lake after its process."""
     _, key, _, other = validators_of(folder, own)
     scenario, keys = add_validators(load_scenario(folder / f"{own}.toml"), [key], [other])
     return Node(scenario, str(folder / own), BlockPace(0, on_demand=True), keys=keys)
@@ -91,7 +91,7 @@ class Served:
         return start("serve", str(self.folder / own), "--json", *keys, *self.arguments, *arguments)
 
     def again(self, own: str) -> None:
-        """Start a server that ended again, at its address; what it serves its lake knows."""
+        """Restart an ended server at its address; its lake knows the served data."""
         self.processes[own] = self._start(own, "--port", self.urls[own].rsplit(":", 1)[1])
         line_of(self.processes[own])
 
@@ -99,7 +99,7 @@ class Served:
         return start("relay", *self.urls.values(), "--json", "--poll", "0.05", *arguments)
 
     def lane(self, chain: str) -> dict[str, Any]:
-        """Return what a chain has for the other one."""
+        """Return a chain's lane for the other one."""
         answer = httpx.get(f"{self.urls[chain]}/v1/chains/{chain}/queues/{OTHER[chain]}", timeout=30)
         found: dict[str, Any] = answer.json()
         return found
@@ -113,7 +113,7 @@ class Served:
         return found
 
     def forwarded(self, own: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Return status, headers and body of what a server answers."""
+        """Return status, headers and body of a server's answer."""
         address = self.urls[own] + path
         kind = {"content-type": "application/json"}
         answer = httpx.post(address, content=body, headers=kind, timeout=60) if body else httpx.get(address, timeout=60)
@@ -128,7 +128,7 @@ class Served:
             await client.send(message, 0)
 
     def wait_for_answers(self, own: str, calls: int) -> None:
-        """Wait until so many calls of one chain are answered."""
+        """Wait until a number of one chain's calls is answered."""
         end = time.monotonic() + SECONDS
         while self.lane(own)["send"]["head"] < calls:
             assert time.monotonic() < end, "calls are still not answered"
@@ -159,7 +159,7 @@ def served(folder: Path, calls: int, *arguments: str, **scenario: Any) -> Iterat
 
 
 def check(folder: Path, calls: int) -> Lakes:
-    """Assert what came of all calls, from the lakes that the processes left."""
+    """Assert the outcomes of all calls from the remaining lakes."""
     lakes = Lakes.__new__(Lakes)
     lakes.nodes = {own: opened(folder, own) for own in ENDS}
     lakes.views = {own: Views(node.opened) for own, node in lakes.nodes.items()}

@@ -74,7 +74,7 @@ def test_responses_conform_to_the_openapi_document(document: Any) -> None:
 
 
 def ask(operation: Any, mode: schemathesis.GenerationMode) -> None:
-    """Ask for what the document allows, or for what it does not."""
+    """Request within or outside the document's limits."""
     # Of what a message holds the document cannot say all: that a text is given or digits, and not both, say.
     excluded = [positive_data_acceptance] if operation.path == "/v1/messages" else []
 

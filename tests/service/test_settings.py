@@ -172,7 +172,7 @@ def test_lakes_with_unrelayable_messages_are_rejected(
 
 
 def asked(respond: Any, tries: int = 3) -> Any:
-    """Return what comes of a transaction that ``respond`` answers; what is asked before is answered as a lake does."""
+    """Return the result of a transaction answered by ``respond``; earlier requests get normal answers."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
@@ -189,7 +189,7 @@ def asked(respond: Any, tries: int = 3) -> Any:
 
 
 def taken(request: httpx.Request) -> httpx.Response:
-    """Return what a lake answers to a transaction that it takes."""
+    """Return a lake's answer to an accepted transaction."""
     body = json.loads(request.content)
     sender, content = bytes.fromhex(body["sender"]), body["content"]
     name = SignedMessage(body["lake"], TRANSACTION, "left", sender, body["nonce"], content).hash

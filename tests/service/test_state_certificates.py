@@ -29,7 +29,7 @@ def get(served: Starlette, path: str, **query: Any) -> httpx.Response:
 
 
 def value(document: dict[str, Any], key: str) -> bytes:
-    """What a document shows, if it is true under a subnet's key."""
+    """Return the value proved by a document under a subnet's key."""
     trust = parse_trust_object({"kind": "ic_public_key", "key": key, "subnet_id": document["subnet_id"]}, "status")
     verdict = verify_document(build_document(document, "answer"), trust)
     assert verdict.valid, verdict.error

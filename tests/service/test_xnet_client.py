@@ -48,7 +48,7 @@ def of(
 
 
 class Setting:
-    """A client of a remote subnet with some nodes, and a clock of its own."""
+    """Client of a remote subnet with some nodes, on its own clock."""
 
     def __init__(self, nodes: Mapping[str, Node], position: int = BEGIN, seed: int = 1) -> None:
         self.nodes, self.now, self.asked = dict(nodes), 0.0, Counter[str]()

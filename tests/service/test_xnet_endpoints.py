@@ -65,8 +65,10 @@ def test_moved_nodes_are_found_by_the_next_version(tmp_path: Path) -> None:
 
 
 def split_texts(left_tick: int, right_tick: int, going: str) -> dict[str, str]:
-    """Return the scenarios of two lakes; the subnet on the right is split by each lake's registry at a tick of its own,
-    and programs go to a new one on the right."""
+    """Return the scenarios of two lakes with a split of the right subnet.
+
+    The registry of each lake splits it at its own tick, and programs move to a new subnet on the right.
+    """
     options = "\n".join(f'{name} = "{value}"' for name, value in SPLITTING.items())
     found = {}
     for own, tick in zip(ENDS, (left_tick, right_tick), strict=True):
@@ -90,7 +92,7 @@ def split_texts(left_tick: int, right_tick: int, going: str) -> dict[str, str]:
 def test_subnet_of_another_lake_is_split(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], left_tick: int, right_tick: int, going: str
 ) -> None:
-    """Each lake learns of the split by a version of its own, the one earlier or the other."""
+    """Each lake learns of the split by its own version, either earlier or later."""
     lakes = Lakes(tmp_path, split_texts(left_tick, right_tick, going))
     try:
         lakes.until_idle()
@@ -149,7 +151,7 @@ MOST_SECONDS = 120.0
 
 
 def answered(folder: Path, own: str) -> int:
-    """Return how many calls of a side are answered by the last height of its lake."""
+    """Return the number of a side's calls answered by the last height of its lake."""
     try:
         opened = open_lake(str(folder / own))
         return int(program_state(opened.lake, opened.manifest(), opened.topology, f"caller-{own}")["answered"])
@@ -159,8 +161,10 @@ def answered(folder: Path, own: str) -> int:
 
 @pytest.mark.slow
 def test_two_processes_find_each_other_by_the_next_version(tmp_path: Path) -> None:
-    """The process on the right ends and is started again at other ports, which the registry of the left has from a
-    later tick on: all calls are answered, in order, over real sockets."""
+    """The right process is restarted at other ports that the left registry has from a later tick on.
+
+    All calls are answered, in order, over real sockets.
+    """
     calls = 60
     first = {own: [free_port(), free_port()] for own in ENDS}
     second = {**first, "right": [free_port(), free_port()]}

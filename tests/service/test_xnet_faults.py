@@ -22,7 +22,7 @@ OTHER_ID = b"another subnet"
 
 
 class Client:
-    """A client whose pulls from one subnet fail ``times`` times."""
+    """Client with ``times`` failing pulls from one subnet."""
 
     def __init__(self, own: bytes, bad: bytes, times: int, until: Callable[[], None]) -> None:
         self.own, self._bad, self._times, self._until = own, bad, times, until

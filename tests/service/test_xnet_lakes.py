@@ -102,7 +102,7 @@ def carried(lakes: Lakes, own: str, payload: bytes, carrier: int | None = None) 
 
 
 def slice_of(lakes: Lakes, source: str) -> CertifiedStreamSlice:
-    """Return what a subnet serves to the other one."""
+    """Return a subnet's slice for the other one."""
     exchange = lakes.exchange(source)
     position = ENDS.index(source)
     streams = exchange.streams[position].newest()

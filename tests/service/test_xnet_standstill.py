@@ -19,7 +19,7 @@ from tests.support.ic.ic_streams import BEGIN, REMOTE
 
 
 def looks(one: Setting, still: StallDetector, seconds: int) -> list[PullsStalled | PullsResumed]:
-    """Pull once a second; return what is said."""
+    """Pull once per second; return the log events."""
     found = []
     for _ in range(seconds):
         one.pull()

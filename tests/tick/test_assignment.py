@@ -51,7 +51,7 @@ source = "script"
 
 @pytest.fixture
 def warm(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list to which is added, for every bucket of every tick, whether its state was in memory."""
+    """Return a list that records, for every bucket of every tick, if its state was in memory."""
     found: list[bool] = []
     run = SparkExecutor.run
 

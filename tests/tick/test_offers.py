@@ -83,7 +83,7 @@ def test_roots_are_independent_of_offer_storage(tmp_path: Path, monkeypatch: pyt
 
 
 def _apart(lake: Lake, height: int) -> bool:
-    """Return whether entries of a height lie in row groups of their own."""
+    """Return whether entries of a height have separate row groups."""
     manifest = lake.manifest(height)
     assert manifest.exchange is not None
     buckets = range(len(lake.about()["buckets"]))
@@ -94,7 +94,7 @@ def _apart(lake: Lake, height: int) -> bool:
 
 
 class Counted:
-    """Counts the files that are opened for reading, and remembers the parts that were read."""
+    """Storage that counts opened files and records the ranges read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opens: Counter[str] = Counter()
@@ -150,8 +150,10 @@ columns = { source_chain = "from", destination = "to", source_end = "lane", sequ
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
-    """Return a network of two pairs of chains that talk with each other only, and large messages; headers and small
-    tables go through the driver, the rest lies in files of the buckets."""
+    """Return a network of two separate pairs of chains with large messages.
+
+    Headers and small tables go through the driver, the rest is in bucket files.
+    """
     folder = tmp_path_factory.mktemp("pairs")
     rows = [f"{one},{other},l,{number},{number}" for number in range(9) for one, other in ("ab", "ba", "cd", "dc")]
     (folder / "packets.csv").write_text("\n".join(["from,to,lane,number,at", *rows]) + "\n")
@@ -214,7 +216,7 @@ def test_every_used_byte_is_verified_and_no_other(pairs: LakeNetwork, monkeypatc
 
 
 def test_entries_of_earlier_heights_are_read_from_their_own_files(pairs: LakeNetwork) -> None:
-    """Row groups are found by the destinations in them, also where all entries lie in one."""
+    """Row groups are located by their destinations, also if one holds all entries."""
     kernel = pairs.deployment.kernel
     for height in range(2, pairs.height):
         manifest = pairs.lake.manifest(height)

@@ -43,7 +43,7 @@ def _no_state_kept() -> Iterator[None]:
 def ended(
     folder: Path, calls: str, *, protocol: str, partitions: int = 1, options: str = "", faults: str = ""
 ) -> LakeNetwork:
-    """Return the network of a scenario at its end."""
+    """Return the final network of a scenario."""
     folder.mkdir()
     text = SCENARIO.format(protocol=protocol, partitions=partitions, options=options, faults=faults) + calls
     (folder / "scenario.toml").write_text(text)
@@ -93,7 +93,7 @@ class Asks(cw.Program):
 def test_reply_handler_raising_for_ever_does_not_keep_a_run_going(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Relayers try it again every 64 blocks at last: that it fails again is no movement."""
+    """Relayers finally retry it every 64 blocks; a repeated failure is no progress."""
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 66)
     (tmp_path / "raises_for_ever.py").write_text(RAISES)
     monkeypatch.syspath_prepend(tmp_path)
@@ -144,7 +144,7 @@ def test_delay_longer_than_the_idle_limit_is_waited_out(tmp_path: Path, monkeypa
 
 @pytest.mark.slow
 def test_partitioning_and_pauses_change_nothing_with_a_delay(tmp_path: Path) -> None:
-    """Relayers prove and bring what was sent, popped and answered long ago, wherever it lies and whoever goes on."""
+    """Relayers prove and deliver old sends, pops and answers from any storage and any process."""
     calls = "".join(CALL.format(tick, f"p-c{tick % 3}-0", f"p-c{tick % 2 + 2}-0") for tick in range(9))
     replay = '[[faults]]\nkind = "replay"\ntick = 0\nuntil = 60\n'
     faults = replay + '[[faults]]\nkind = "drop"\nsource = "c2"\nfrom = 4\nuntil = 9\n'

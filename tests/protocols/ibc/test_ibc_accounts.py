@@ -24,7 +24,7 @@ from tests.tiers import sized
 
 @st.composite
 def economies(draw: st.DrawFn, /, **fixed: Any) -> Scenario:
-    """A network whose relayers have accounts, mostly with too little in them, and parts of their own."""
+    """Generate a network of relayers with small accounts and shares."""
     faulty = draw(st.sampled_from([False, False, True]))
     scenario = draw(scenarios(max_blocks=20, faulty=faulty, forks=faulty, strangers=faulty, **fixed))
     names = scenario.relayers
@@ -71,7 +71,7 @@ def test_kernel_agrees_with_paying_relayers_on_unordered_queues(scenario: Scenar
 
 
 def test_kernel_agrees_with_stopped_and_resumed_relayers(request: pytest.FixtureRequest) -> None:
-    """The networks of this run had what they are about."""
+    """The networks of this run covered stops and resumptions."""
     played = {
         item.name for item in request.session.items if item.name.startswith("test_kernel_agrees_with_paying_relayers")
     }

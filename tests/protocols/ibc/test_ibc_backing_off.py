@@ -17,7 +17,7 @@ PAUSES = [2, 4, 8, 16, 32]
 
 
 def tries(net: Any, blocks: int, reason: str, call: SubmissionKind, relayer: int = 0) -> list[int]:
-    """Play blocks; return the heights at which a relayer made a call that was refused for a reason."""
+    """Play blocks; return the heights of a relayer's calls rejected for a reason."""
     found = []
     for _ in range(blocks):
         net.play(net.height + 1)
@@ -35,7 +35,7 @@ def pauses(heights: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_raising_reply_handler_backs_off_exponentially(order: str) -> None:
-    """Also by the second relayer: each has his own memory, and pays for what he tries himself."""
+    """The second relayer backs off too: each has its own memory and pays for its own attempts."""
     net = Net({"order": order, "relayers": ("r0", "r1")}, blocks=80).ask(note="boom").next(2)
     paid = net.state.relayers["fees"].sum()
     assert pauses(tries(net, 66, "HandlerFault", SubmissionKind.RECEIPT)) == PAUSES
@@ -64,7 +64,7 @@ def test_ordered_queue_backs_off_as_a_whole_and_progress_resets_it() -> None:
 
 
 def test_packets_behind_a_stalled_queue_back_off_too() -> None:
-    """What is theirs has its turn as soon as what comes first is taken."""
+    """Later packets have their turn once the first one is accepted."""
     net = Net({"relayers": ("r0", "r1"), "relay": {"coordination": "partition"}}, blocks=80)
     net.ask(note="boom").ask().ask().ask().next(2)
     assert pauses(tries(net, 20, "OutOfOrder", SubmissionKind.RECEIPT, relayer=1)) == PAUSES[:3]
@@ -103,7 +103,7 @@ def test_unordered_backoff_occupies_no_relay_slot() -> None:
 
 
 def test_late_headers_are_not_paid_for_indefinitely() -> None:
-    """Neither is what would come with them: without a header nothing of that zone is tried."""
+    """Their messages wait too: without a header no message of that zone is tried."""
     drop = (("drop", "A", "B", 2, 12, None),)
     net = Net({"unbonding_seconds": 3.0}, carriers=drop, blocks=80).ask().next(2)
     net.ask().next(10)
@@ -124,7 +124,7 @@ def test_recovery_ends_all_backoff() -> None:
 
 
 def test_misbehaving_relayer_backs_off_and_is_forgotten() -> None:
-    """An honest one beside is not held up, so that there is nothing to remember."""
+    """An honest relayer beside it is not delayed, so nothing is remembered."""
     lies = (("tamper", "A", "B", 0, 60, "r1"),)
     net = Net({"relayers": ("r0", "r1"), "order": "unordered"}, carriers=lies, blocks=100)
     for _ in range(10):

@@ -36,8 +36,11 @@ REST = 12
 
 @dataclass(frozen=True)
 class Scene:
-    """A row of the page: what goes wrong, with which options, and the rules that do not hold. ``believed``: a zone
-    forks, and another believes the false block; ``shown``: somebody shows it both headers two blocks later."""
+    """Row of the page: faults, options, and violated rules.
+
+    ``believed``: a zone forks, and another believes the false block. ``shown``: both headers are submitted two blocks
+    later.
+    """
 
     about: str
     faults: tuple[FaultRule, ...] = ()
@@ -102,7 +105,7 @@ def play(scene: Scene) -> Zones:
 
 
 def believe(net: Zones, scene: Scene) -> None:
-    """Let A fork, and B believe the false block, in which a packet is sent that A sends later in truth."""
+    """Let A fork and B believe the false block, with a packet that A really sends later."""
     false = net.fork(A, B)
     true = dict(zip(net.headers["chain"].tolist(), net.headers["certification"].to_pylist(), strict=True))[A]
     if scene.shown:
@@ -126,7 +129,7 @@ def test_rule_holds_or_the_audit_finds_exactly_its_violations(scene: Scene) -> N
 
 
 def test_unsent_packet_of_a_false_block_is_not_sent_rather_than_cyclic() -> None:
-    """A missing sending proves no order; that it is missing, the check of authenticity says."""
+    """A missing send proves no order; the authenticity check reports it."""
     net = Zones(apart=True)
     net.ask(A, B)
     net.block(4)

@@ -36,7 +36,7 @@ STRANGERS = (5, 9)
 
 
 def why(net: Net) -> Counter[str]:
-    """What the last block refused on B."""
+    """Return the rejections of the last block on B."""
     return Counter(reason for zone, reason in net.refusals() if zone == "B")
 
 
@@ -100,7 +100,7 @@ source = "script"
 
 
 def ran(folder: Path, sends: Sequence[int], options: str, faults: str) -> LakeNetwork:
-    """A run on a lake: the caller on north asks the echo on east at these ticks."""
+    """Run on a lake: the caller on north asks the echo on east at these ticks."""
     call = 'to = "caller"\ncall = { receiver = "echo", method = "echo", text = "x" }'
     told = "".join(f"[[traffic.send]]\ntick = {tick}\n{call}\n" for tick in sends)
     (folder / "scenario.toml").write_text(SCENARIO.format(options=options, faults=faults) + told)
@@ -111,7 +111,7 @@ def ran(folder: Path, sends: Sequence[int], options: str, faults: str) -> LakeNe
 
 
 def reasons(net: LakeNetwork) -> list[tuple[int, str]]:
-    """(tick, why) of every refusal in the events of a lake."""
+    """Return (tick, reason) of every rejection in the events of a lake."""
     rows = [row for path in net.lake.log_files("events") for row in net.lake.storage.read_table(path).to_pylist()]
     return sorted((row["tick"], row["reason"]) for row in rows if row["reason"] and not row["events"] & Event.RELAYED)
 
@@ -129,7 +129,7 @@ def test_intermediate_headers_are_read_from_the_lake(tmp_path: Path) -> None:
 
 
 def notices(net: Net) -> list[tuple[str, str, int, int, str]]:
-    """(zone, counterparty, remote height, relayer, what) of what happened to clients in the last block."""
+    """Return (zone, counterparty, remote height, relayer, event) of client events in the last block."""
     rows = net.events()
     mine = np.isin(rows["reason"].to_pylist(), ["Frozen", "Recovered"])
     rows = rows.filter(mine & (rows["events"] == Event.ACKNOWLEDGED))
@@ -276,7 +276,7 @@ def test_recovery_of_unconnected_zones_is_rejected() -> None:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_later_packet_may_expire_before_an_earlier_one_after_recovery(order: str) -> None:
-    """B trusted a header of A far ahead when it sent the first, and goes on from a lower one."""
+    """B trusted a header of A far ahead for the first packet, and resumes from a lower one."""
     options = {"order": order, "timeouts": "on", "timeout_blocks": 3, "acknowledgements": "synchronous"}
     silent = (("drop", "B", "A", 0, 10**6, None),)
     net = Net(options, carriers=silent, recoveries=(("B", "A", 4),), blocks=40).next(2)

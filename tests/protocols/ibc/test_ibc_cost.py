@@ -40,14 +40,14 @@ OBSERVED = 4
 
 
 def hub(faults: Faults | None = None, **options: Any) -> Network:
-    """A zone whose program calls those of others, in every block as many; receipts are never collected."""
+    """Zone whose program calls the others equally in every block; receipts are never collected."""
     zones: dict[str, Placed] = {"hub": {0: "caller"}}
     zones |= {f"spoke{number}": {10 + number: "echo"} for number in range(SPOKES)}
     return Network(zones, options={"trusted_headers": 4, **options}, faults=faults)
 
 
 def play(net: Network, blocks: int, spokes: Sequence[int] = range(SPOKES)) -> None:
-    """Users make the hub's program call those of ``spokes``, block by block."""
+    """Let users make the hub's program call those of ``spokes``, block by block."""
     receivers = np.repeat(np.array([10 + spoke for spoke in spokes], dtype=np.uint64), EACH)
     bodies = pa.array([b"x"] * len(receivers), pa.binary())
     payloads = encode_calls(receivers, 0, 0, "echo", bodies)
@@ -60,7 +60,7 @@ def play(net: Network, blocks: int, spokes: Sequence[int] = range(SPOKES)) -> No
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Count hashes and the bytes of them, and rows that frames gather and join and buffers of leaves take."""
+    """Count hashes, hashed bytes, and rows and leaf buffers that frames gather and join."""
     one_by_one = patch.object(columns, "engine_for", lambda function, count: None)
     with one_by_one, counting.counted((functions, digests), (leaves.QueueLeaves, "of", "rows")) as found:
         yield found
@@ -123,7 +123,7 @@ def test_updated_stores_equal_rebuilt_ones() -> None:
 
 
 def roots(net: Network, state: State) -> list[bytes]:
-    """Return the roots of a state, whether or not it has stores."""
+    """Return the roots of a state with or without stores."""
     (chains,) = net.groups
     return [
         bytes(root)
@@ -132,7 +132,7 @@ def roots(net: Network, state: State) -> list[bytes]:
 
 
 def test_state_can_be_continued_twice() -> None:
-    """Whoever changed the trees of a state has them; to go on with it once more they are built again."""
+    """The first continuation takes over the state's trees; the second one rebuilds them."""
     net = hub()
     play(net, HISTORY)
     net.settle()

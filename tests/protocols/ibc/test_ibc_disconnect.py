@@ -24,7 +24,7 @@ ASK_BACK = ("call", A, "echo", b"y", 0, None)
 
 
 class Compared(Net):
-    """The network, held against the oracle after every block."""
+    """Network compared with the oracle after every block."""
 
     def __init__(self, options: Any = None, **more: Any) -> None:
         super().__init__(options, **more)
@@ -38,7 +38,7 @@ class Compared(Net):
 
 
 def ending(net: Net) -> set[tuple[str, str]]:
-    """The connections that are disconnecting."""
+    """Return the disconnecting connections."""
     return {(name, remote) for name, zone in net.view().items() for remote in zone["disconnecting"]}
 
 

@@ -43,7 +43,7 @@ def account(net: Network, chain: int, relayer: int) -> dict[str, int]:
 
 
 def said(net: Network) -> list[tuple[str, int, int]]:
-    """What the last block says of accounts: the reason, the zone and the relayer."""
+    """Return the account events of the last block: reason, zone and relayer."""
     rows = net.events()
     columns = zip(rows["reason"].to_pylist(), rows["chain"].tolist(), rows["sender"].tolist(), strict=True)
     return [row for row in columns if row[0] in ("OutOfFunds", "Funded")]
@@ -158,7 +158,7 @@ def test_relayer_names_are_unique(names: tuple[str, ...], text: str) -> None:
 
 
 def test_run_summary_lists_stopped_relayers(tmp_path: Path) -> None:
-    """What docs/how-to/relay.md shows: `run` prints these lines."""
+    """`run` prints these lines of docs/how-to/relay.md."""
     options = {"network.executor": "in_process"}
     with LakeNetwork.from_scenario(EXAMPLES / "relaying.toml", options, lake=str(tmp_path / "lake")) as net:
         net.run(66)

@@ -16,7 +16,7 @@ from tests.tiers import sized
 
 @st.composite
 def ending(draw: st.DrawFn, /, **chosen: Any) -> Scenario:
-    """A network some of whose connections end, early as a rule: later there is nothing left to refuse."""
+    """Generate a network with connections that end, mostly early to leave rejections for later."""
     scenario: Scenario = draw(scenarios(**chosen))
     links = scenario.options.get("connections")
     names = list(scenario.zones)

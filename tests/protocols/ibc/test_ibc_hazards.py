@@ -37,13 +37,13 @@ Engine = Callable[..., Any]
 
 @pytest.fixture(params=["kernel", "oracle"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Makes networks, on the kernel and on the oracle in turn."""
+    """Create networks, on the kernel and on the oracle in turn."""
     made: dict[str, Engine] = {"kernel": Net, "oracle": OracleNet}
     return made[request.param]
 
 
 def sent(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = None, **more: Any) -> Any:
-    """A network where A has sent packets to B, and nobody has brought them."""
+    """Create a network in which packets of A to B are undelivered."""
     net = engine(options, carriers=SILENT, **more)
     for _ in range(count):
         net.ask()
@@ -51,7 +51,7 @@ def sent(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = Non
 
 
 def received(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = None) -> Any:
-    """A network where B has received packets of A, and nobody has brought the receipts."""
+    """Create a network in which B received packets of A, without delivered receipts."""
     net = sent(engine, count, options)
     assert net.bring("B", net.update("A"), *(net.packet(index) for index in range(count))) == []
     return net
@@ -190,7 +190,7 @@ MALFORMED = [
 
 @pytest.fixture(params=["kernel", "oracle"])
 def codec(request: pytest.FixtureRequest) -> Any:
-    """The keys, values and errors of the kernel and of the oracle in turn."""
+    """Return the keys, values and errors of the kernel and of the oracle in turn."""
     if request.param == "oracle":
         return SimpleNamespace(
             error=ibc.SpecError,
@@ -438,7 +438,7 @@ def test_21_cleanup_retains_unacknowledged_packets(engine: Engine) -> None:
 
 
 def test_28_halted_zone_proves_no_head(engine: Engine) -> None:
-    """What it popped before is cleaned up once it makes blocks again, as time-outs are (which need its tail)."""
+    """Earlier pops are cleaned up once it makes blocks again, like time-outs (which need its tail)."""
     dropped = ("drop", "A", "B", 3, 3, None)
     net = engine({"cleanup": "on"}, halts=(("A", 3, 6),), carriers=(dropped,))
     net.ask().next(3)
@@ -536,7 +536,7 @@ def test_23_header_starting_a_recovery_has_a_delay(engine: Engine) -> None:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_23_relayers_deliver_headers_ahead_and_wait(engine: Engine, order: str) -> None:
-    """Of two packets a block apart each comes under a header of its own, and nothing is refused."""
+    """Two packets a block apart arrive under separate headers, and nothing is rejected."""
     net = engine({"delay_seconds": 3.0, "order": order}).ask().next().ask()
     heights = {}
     for height in range(2, 14):
@@ -548,7 +548,7 @@ def test_23_relayers_deliver_headers_ahead_and_wait(engine: Engine, order: str) 
 
 
 def test_23_relayers_prove_under_known_headers(engine: Engine) -> None:
-    """Of a header that a stranger brought later they do not know what it shows: they go on under their own."""
+    """They do not know the contents of a stranger's later header, and continue under their own."""
     net = engine({"delay_seconds": 3.0}, carriers=(("drop", None, None, 2, 6, None),)).ask().next().ask().next()
     later = net.update("A")
     assert net.next().bring("B", later) == [], "header 2, after header 1"
@@ -717,7 +717,7 @@ def test_late_answers_delay_the_following_receipts(engine: Engine) -> None:
 
 @pytest.mark.parametrize(("order", "answers"), [("ordered", 0), ("unordered", 2)])
 def test_crossing_late_answers_deadlock_in_order(engine: Engine, order: str, answers: int) -> None:
-    """A's receipts wait for the answer in B's first slot, which waits for the receipts of B behind A's first slot."""
+    """A's receipts wait for the answer in B's first slot, which waits for B's receipts behind A's first slot."""
     there, back = cbor2.dumps([A, "echo", b"1"]), cbor2.dumps([B, "echo", b"2"])
     net = engine({"order": order}).ask(B, "relay", there).say("B", B, ("call", A, "relay", back, 0, None)).next(9)
     for number in (A, B):

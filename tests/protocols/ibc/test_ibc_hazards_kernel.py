@@ -45,7 +45,7 @@ def test_26_waste_of_racing_relayers() -> None:
 
 
 def relayed(net: Net) -> list[tuple[Any, ...]]:
-    """(zone, relayer or user, call, first, how many, fees, why, whether refused) of what was submitted last."""
+    """Return (zone, relayer or user, call, first, count, fees, reason, rejected) of the last submissions."""
     rows = net.events()
     rows = rows.filter(rows["kind"] == Kind.CONTROL)
     names = ("sender", "receiver", "index", "queue_index", "callback")

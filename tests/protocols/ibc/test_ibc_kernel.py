@@ -26,15 +26,14 @@ from tests.tiers import sized
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
-    """The same examples in every run, few enough to wait for; a network that fails is told as it is: to make one
-    smaller takes minutes."""
+    """Run equal examples in every run without shrinking, which would take minutes."""
     phases = [Phase.explicit, Phase.generate]
     health = list(HealthCheck)
     return settings(max_examples=examples, deadline=None, suppress_health_check=health, derandomize=True, phases=phases)
 
 
 def compare(scenario: Scenario, cuts: int = 1) -> None:
-    """Play a scenario in the kernel and in the oracle; they agree after every block."""
+    """Play a scenario on kernel and oracle, and compare them after every block."""
     kernel = KernelRun(scenario, via_tables=cuts > 1, cuts=cuts)
     oracle = OracleRun(scenario, kernel.application(), kernel.certified)
     assert_equal(kernel.view(), oracle.view(), 0)
@@ -58,7 +57,7 @@ def compare(scenario: Scenario, cuts: int = 1) -> None:
 
 
 def relayed(log: Sequence[ibc.Row], height: int) -> list[tuple[str, ...]]:
-    """Who brought what had an effect at a height, but for what an ordered zone has taken again after a HandlerFault."""
+    """Return effective relayers at a height, without repetitions in ordered zones after a HandlerFault."""
     found = []
     for row in log:
         if isinstance(row, ibc.HeaderAdded | ibc.Received | ibc.Acked) and row.height == height:
@@ -68,7 +67,7 @@ def relayed(log: Sequence[ibc.Row], height: int) -> list[tuple[str, ...]]:
 
 
 def healthy(scenario: Scenario, oracle: OracleRun, since: int) -> set[tuple[str, str]]:
-    """The lanes whose two clients are active, and that relayers can have emptied since then."""
+    """Return lanes with two active clients that relayers can have emptied since then."""
     relay, zones = scenario.relay, oracle.net.zones
     pace = relay.get("max_packets", 0) or 10**6
     blocks = scenario.calm - relay.get("max_wait", 0) - 6 - 3 * ceil(scenario.options.get("delay_seconds", 0))
@@ -87,7 +86,7 @@ def healthy(scenario: Scenario, oracle: OracleRun, since: int) -> set[tuple[str,
 
 
 def wrong(violations: list[str]) -> list[str]:
-    """But for what a scenario may let a zone do."""
+    """Return violations beyond those a scenario allows a zone."""
     return [one for one in violations if "module forged" not in one]
 
 
@@ -115,7 +114,7 @@ def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
 
 
 def accepts(scenario: Scenario) -> Scenario:
-    """The same scenario, whose actors accept before they answer."""
+    """Return the scenario with actors that accept before they answer."""
     ingress = {
         at: [replace(call, payload=accepting(call.payload)) if call.method == "do" else call for call in calls]
         for at, calls in scenario.ingress.items()
@@ -179,14 +178,14 @@ def test_kernel_agrees_with_delays_on_unordered_queues(scenario: Scenario) -> No
 @quick(sized(4, 45))
 @given(scenarios(faulty=True, forks=True, strangers=True, calm=12))
 def test_no_packet_waits_forever(scenario: Scenario) -> None:
-    """L1, L2: once relayers come and tell the truth, everything that can be brought is brought in a few blocks."""
+    """L1, L2: honest relayers deliver everything deliverable within a few blocks."""
     compare(scenario)
 
 
 @quick(sized(3, 30))
 @given(scenarios(faulty=True, strangers=True))
 def test_partitions_give_equal_results(scenario: Scenario) -> None:
-    """One call for all zones, two, and one a zone, whose states go through the lake's tables: one network."""
+    """Compare one call for all zones, two, and one per zone with states through the lake's tables."""
     runs = [KernelRun(scenario, cuts, via_tables=cuts > 1) for cuts in (1, 2, len(scenario.zones))]
     for height in range(1, len(scenario.ticks) + 1):
         for run in runs:
@@ -211,7 +210,7 @@ def test_kernel_agrees_in_long_runs(order: str, faulty: bool) -> None:
 
 
 def test_every_relayer_delivering_a_raising_reply_is_rejected() -> None:
-    """Also one who leaves the first out: what is tried is what each of them brings."""
+    """Include a relayer that skips the first: each is rejected for its own attempts."""
     asked = ops(*(("call", 0, "hold", bytes(number), 0, "boom") for number in range(3)))
     scenario = Scenario(
         {"A": {0: ACTOR}, "B": {7: ACTOR}},
@@ -224,7 +223,7 @@ def test_every_relayer_delivering_a_raising_reply_is_rejected() -> None:
 
 
 def test_every_time_out_behind_a_raising_one_concerns_the_same_packet() -> None:
-    """Two relayers bring two each; the first packet goes, and the rollback of the second raises, again and again."""
+    """Two relayers deliver two each; the first succeeds, and the rollback of the second raises repeatedly."""
     asked = ops(("call", 7, "echo", b"x", 0, None), ("call", 7, "echo", b"y", 0, "boom"))
     scenario = Scenario(
         {"A": {0: ACTOR}, "B": {7: ACTOR}},
@@ -237,7 +236,7 @@ def test_every_time_out_behind_a_raising_one_concerns_the_same_packet() -> None:
 
 
 def test_received_and_timed_out_packets_are_not_replayed() -> None:
-    """Two packets of one block: one is received, the other times out. A relayer that replays finds neither."""
+    """Of two packets of one block, one is received and one times out. A replaying relayer finds neither."""
     asked = ops(("call", 0, "echo", b"x", 0, None), ("call", 0, "echo", b"y", 0, None))
     scenario = Scenario(
         {"A": {0: ACTOR}, "B": {7: ACTOR}},
@@ -257,7 +256,7 @@ def test_received_and_timed_out_packets_are_not_replayed() -> None:
 
 
 def test_packets_of_one_transaction_are_received_in_index_order() -> None:
-    """The first is for a program that is not there, the second is handled: the kernel's log has the second first."""
+    """The first has no program and the second is handled: the kernel's log lists the second first."""
     asked = ops(("call", 7, "take", b"x", 40, None), ("call", 1, "take", b"x", 7, None))
     scenario = Scenario(
         {"A": {0: ACTOR}, "B": {1: ACTOR, 7: None}},
@@ -269,7 +268,7 @@ def test_packets_of_one_transaction_are_received_in_index_order() -> None:
 
 
 def test_guarantees_hold_in_kernel_logs() -> None:
-    """A log or a state of the kernel that lacks something, or says something else, is found out."""
+    """Omissions and alterations in a log or state of the kernel are detected."""
     told = Call("A", 0, 5, "do", ops(("call", 1, "take", b"x", 40, None), ("call", 0, "take", b"x", 7, None)))
     scenario = Scenario({"A": {0: ACTOR}, "B": {1: ACTOR}}, {"validators": 1}, ingress={1: [told]})
     kernel = KernelRun(scenario)
@@ -298,7 +297,7 @@ def test_guarantees_hold_in_kernel_logs() -> None:
 
 
 def test_comparisons_cover_every_external_call_and_outcome(request: pytest.FixtureRequest) -> None:
-    """In the comparisons of a run every kind of call from outside was made, with every outcome that it can have."""
+    """The comparisons of a run cover every kind of external call with every possible outcome."""
     comparisons = {
         item.name for item in request.session.items if item.name.startswith(("test_kernel_agrees", "test_no_packet"))
     }

@@ -28,7 +28,7 @@ AT_ONCE = ["echo", "take", "refuse", "raise"]
 
 @st.composite
 def disturbed(draw: st.DrawFn, order: str) -> Scenario:
-    """A network where all is asked in the first block, and answered at once; what its relays do wrong ends in time."""
+    """Generate a network with all calls in the first block, immediate answers, and ending relay faults."""
     scenario: Scenario = draw(
         scenarios(max_blocks=9, calm=24, faulty=True, strangers=True, order=order, timeouts="off", types={})
     )
@@ -53,7 +53,7 @@ def disturbed(draw: st.DrawFn, order: str) -> Scenario:
 
 
 def played(scenario: Scenario) -> Record:
-    """What the kernel did, when nothing is left to do."""
+    """Return the effects of the kernel at rest."""
     kernel = KernelRun(scenario)
     record = KernelRecord(kernel, OracleRun(scenario, kernel.application(), kernel.certified))
     for height in range(1, len(scenario.ticks) + 1):

@@ -25,7 +25,7 @@ from tests.support.ibc.ibc_calls import SILENT, A, B, Net, columns
 
 
 def sent(count: int, options: dict[str, Any] | None = None, **more: Any) -> Net:
-    """A network where A has sent packets to B, and no relayer but those from outside acts."""
+    """Create a network with packets from A to B and only external relayers."""
     net = Net(options, carriers=SILENT, **more)
     for _ in range(count):
         net.ask()
@@ -33,7 +33,7 @@ def sent(count: int, options: dict[str, Any] | None = None, **more: Any) -> Net:
 
 
 class Hostile:
-    """What the validators of a zone sign instead of its store: ``entries``, in the block that was made last."""
+    """False store signed by a zone's validators: ``entries``, in the latest block."""
 
     def __init__(self, net: Net, zone: str, entries: dict[bytes, bytes]) -> None:
         self.zone, self.height, self.entries = zone, net.height, {b"a": b"anything", **entries}
@@ -49,7 +49,7 @@ class Hostile:
 
 
 def control(net: Net) -> list[tuple[Any, ...]]:
-    """Return (chain, source, substream, index, sender, reason) of the refusals of the last block."""
+    """Return (chain, source, substream, index, sender, reason) of the last block's rejections."""
     rows = net.events()
     refused = (rows["events"] & np.uint16(Event.REJECTED)) > 0
     rows = rows.filter((rows["kind"] == 4) & refused)

@@ -79,7 +79,7 @@ def ticks_of(net: LakeNetwork) -> list[int]:
 
 
 def waiting(net: LakeNetwork) -> bool:
-    """Whether a packet waits for its receipt."""
+    """Return whether a packet waits for its receipt."""
     queues = [row for table in net.lake.state(net.manifest, "queues") for row in table.to_pylist()]
     return any(row["next_index"] > row["begin"] for row in queues if row["substream"] == 1)
 
@@ -226,7 +226,7 @@ def test_relayers_share_the_headers_delivered_ahead(coordination: str) -> None:
 
 
 def test_relayer_knowledge_is_retained_for_headers_within_the_delay() -> None:
-    """However many blocks bring something; and nothing of it without a delay."""
+    """Retain it over any number of delivering blocks, and nothing without a delay."""
     for delay, most in ((0.0, 0), (3.0, 4)):
         net = Net({"delay_seconds": delay}, blocks=40)
         for _ in range(30):

@@ -57,13 +57,13 @@ def opened(lake: str) -> OpenedLake:
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Give a function that runs the command line in a folder of its own."""
+    """Create a function that runs the command line in its own folder."""
     yield from command_line(capsys, tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def prove(cli: Run, lake: str) -> Run:
-    """Give a function that proves something of ``B`` at ``HEIGHT``, or where the arguments say."""
+    """Create a function that proves entries of ``B`` at ``HEIGHT`` unless its arguments differ."""
 
     def run(*arguments: object) -> Result:
         given = [*arguments]
@@ -394,7 +394,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "prove-and-ver
 
 
 def without_digests(text: str) -> str:
-    """Return a text without its digests: they change with whatever a zone's state is made of."""
+    """Remove the digests of a text, which change with the layout of a zone's state."""
     return re.sub(r"(0x)?[0-9a-f]{16,}(…[0-9a-f]{4}|\.\.\.)?", "#", text)
 
 

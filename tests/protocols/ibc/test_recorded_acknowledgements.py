@@ -37,7 +37,7 @@ HUB = "hub"
 
 @dataclass(frozen=True)
 class Channel:
-    """The packets of one channel by sequence: heights of sending and of the acknowledgement."""
+    """Packets of one channel by sequence: heights of sending and acknowledgement."""
 
     zone: str
     sent: np.ndarray
@@ -59,7 +59,7 @@ def channels(file: Path, most: int | None = None) -> list[Channel]:
 
 
 class Replay(Network):
-    """A hub with a caller for each channel, and a zone with an echo behind each. Acknowledgements come by hand."""
+    """Hub with a caller per channel, and a zone with an echo behind each. Acknowledgements come by hand."""
 
     def __init__(self, played: list[Channel], order: str) -> None:
         zones: dict[str, dict[int, str]] = {HUB: dict.fromkeys(range(len(played)), "caller")}
@@ -89,7 +89,7 @@ class Replay(Network):
         self.tell_all(pa.table(columns, schema=INGRESS_SCHEMA))
 
     def with_acknowledgements(self, plan: Plan[RelayPlan], state: State) -> Plan[RelayPlan]:
-        """Return the plan with the acknowledgements that are to come now instead of those that relayers would bring."""
+        """Return the plan with the scripted acknowledgements instead of those of relayers."""
         rows, proofs = plan.content.submissions, plan.content.seen.proofs
         rows = rows.filter(rows["call"] != SubmissionKind.RECEIPT)
         places = np.array(self.submitted, dtype=np.int64).reshape(-1, 2)
@@ -116,7 +116,7 @@ class Replay(Network):
 
 
 class _Planned:
-    """A kernel whose plans have the acknowledgements that are to come."""
+    """Kernel whose plans have the scripted acknowledgements."""
 
     def __init__(self, kernel: Any, plan: Any, replay: Replay) -> None:
         self._kernel, self._plan, self._replay = kernel, plan, replay
@@ -129,10 +129,10 @@ class _Planned:
 
 
 def epochs(played: list[Channel], ordered: bool) -> Iterator[tuple[np.ndarray, list[tuple[int, int]]]]:
-    """Yield for each epoch the channels of the packets sent, by height, and the acknowledgements, by real height.
+    """Yield per epoch the channels of sent packets by height, and acknowledgements by recorded height.
 
-    On ordered channels one that came before that of an earlier packet comes once more when all earlier ones are there,
-    as a relayer would bring it that watches the chain.
+    On ordered channels one that preceded that of an earlier packet is repeated after all earlier ones, as by a relayer
+    that watches the chain.
     """
     sent = np.concatenate([channel.sent for channel in played])
     of = np.concatenate([np.full(len(channel.sent), place) for place, channel in enumerate(played)])
@@ -152,7 +152,7 @@ def epochs(played: list[Channel], ordered: bool) -> Iterator[tuple[np.ndarray, l
 
 
 def refused(net: Replay) -> list[tuple[int, int]]:
-    """Return (channel, index) of the acknowledgements that the last block found out of order."""
+    """Return (channel, index) of the last block's out-of-order acknowledgements."""
     events = net.events()
     reasons = np.array(events["reason"].to_pylist()) == "OutOfOrder"
     rows = events.filter(reasons & (events["chain"] == net.hub))
@@ -162,7 +162,7 @@ def refused(net: Replay) -> list[tuple[int, int]]:
 
 
 def play(played: list[Channel], order: str) -> tuple[Replay, list[tuple[int, int]]]:
-    """Play all epochs; return the network after, and the acknowledgements that were refused."""
+    """Play all epochs; return the final network and the rejected acknowledgements."""
     net, waited = Replay(played, order), list[tuple[int, int]]()
     for packets, due in epochs(played, order == "ordered"):
         net.send(packets)
@@ -175,7 +175,7 @@ def play(played: list[Channel], order: str) -> tuple[Replay, list[tuple[int, int
 
 
 def expected_to_wait(played: list[Channel]) -> set[tuple[int, int]]:
-    """Return the acknowledgements that came at a lower height than one of an earlier packet of their channel."""
+    """Return acknowledgements recorded at a lower height than one of an earlier packet of the channel."""
     found = set()
     for place, channel in enumerate(played):
         latest = np.maximum.accumulate(channel.acknowledged)

@@ -25,14 +25,14 @@ PARTS = ("payload", "sibling", "signature", "destination", "height", "header")
 
 
 def few(examples: int) -> Callable[[Any], Any]:
-    """The same examples in every run; each signature that is checked costs a millisecond."""
+    """Run equal examples in every run; each signature check costs a millisecond."""
     checks = list(HealthCheck)
     return settings(max_examples=examples, deadline=None, suppress_health_check=checks, derandomize=True)
 
 
 @st.composite
 def certified(draw: st.DrawFn, /, **options: Any) -> Scenario:
-    """A scenario of certified streams, with malicious block makers and carriers that alter slices."""
+    """Generate certified streams with malicious block makers and carriers that alter slices."""
     scenario: Scenario = draw(scenarios(**options))
     ticks = st.integers(1, scenario.rounds)
     subnets = st.sampled_from(scenario.subnets)
@@ -79,7 +79,7 @@ ROUNDS = 9
 
 
 def busy(**changed: Any) -> Scenario:
-    """Calls from every subnet to every other in all of the first ticks, so that streams are never empty."""
+    """Create calls between all subnets in all first ticks, so that streams are never empty."""
     canisters = {number: (host, ACTOR, 2**80) for number, host in ((10, 1), (20, 2), (30, 260))}
     homes = {10: 1, 20: 2, 30: 260}
 
@@ -96,7 +96,7 @@ def busy(**changed: Any) -> Scenario:
 
 
 def refusals_of(scenario: Scenario) -> dict[int, set[str]]:
-    """The reasons of what was refused at each tick, played by the kernel alone."""
+    """Return the reasons of rejections at each tick, played by the kernel alone."""
     run, found = KernelRun(scenario, apart=False), dict[int, set[str]]()
     for height in range(1, scenario.rounds + 1):
         run.round(Tick(height, height))

@@ -54,7 +54,7 @@ MESSAGES: st.SearchStrategy[ic.Request | ic.Response] = st.one_of(
 
 @st.composite
 def states(draw: st.DrawFn) -> ic.CanonicalState:
-    """A subnet with a stream to OWN, and what else a state tree may have."""
+    """Generate a subnet with a stream to OWN and other state tree entries."""
     count = draw(st.integers(0, 12))
     begin = draw(st.integers(0, 300) | st.sampled_from([2**32, 2**64 - 1 - count]))
     held = dict(enumerate(draw(st.lists(MESSAGES, min_size=count, max_size=count)), begin))
@@ -76,7 +76,7 @@ def states(draw: st.DrawFn) -> ic.CanonicalState:
 
 
 def source_of(state: ic.CanonicalState, version: int) -> tuple[certified.CertifiedState, CertifiedStreams]:
-    """The same certified state in the oracle and in the library."""
+    """Return one certified state in the oracle and in the library."""
     sections = {"accounts": b"a" * 32, "queues": b"q" * 32}
     ours = certified_state(state, b"p" * 32, sections, ic.Options(index_base=0, certification_version=f"V{version}"))
     streams = {}
@@ -91,7 +91,7 @@ def source_of(state: ic.CanonicalState, version: int) -> tuple[certified.Certifi
 
 
 def plain_witness(found: library.Witness) -> hash_tree.Witness:
-    """A witness of the library in the oracle's form."""
+    """Convert a witness of the library into the oracle's form."""
     if isinstance(found, library.WitnessFork):
         return ("fork", plain_witness(found.left), plain_witness(found.right))
     if isinstance(found, library.WitnessNode):
@@ -100,7 +100,7 @@ def plain_witness(found: library.Witness) -> hash_tree.Witness:
 
 
 def plain(found: CertifiedStreamSlice) -> tuple[Any, ...]:
-    """Payload, witness, root, height and signature of a slice of the library."""
+    """Return payload, witness, root, height and signature of a slice of the library."""
     first = found.payload.messages_begin or 0
     blobs = {(first + place).to_bytes(8, "big"): blob for place, blob in enumerate(found.payload.messages)}
     stream = {b"header": found.payload.header_bytes, **({b"messages": blobs} if blobs else {})}
@@ -113,13 +113,13 @@ def plain(found: CertifiedStreamSlice) -> tuple[Any, ...]:
 
 
 def parts(found: certified.CertifiedStreamSlice) -> tuple[Any, ...]:
-    """The same of a slice of the oracle."""
+    """Return the same of a slice of the oracle."""
     certification = found.certification
     return found.payload, found.witness, certification.root, certification.height, certification.signature
 
 
 def either(call: Callable[[], Any]) -> Any:
-    """The outcome, or the name of the error."""
+    """Return the outcome, or the name of the error."""
     try:
         return call()
     except (SpecError, CausewayError) as error:
@@ -179,7 +179,7 @@ def test_roots_and_headers(state: ic.CanonicalState, version: int) -> None:
 
 @st.composite
 def asked(draw: st.DrawFn, state: ic.CanonicalState) -> dict[str, int]:
-    """What a client may ask an endpoint for, inside the stream and beside it."""
+    """Generate client requests to an endpoint, within the stream and beside it."""
     begin = min(state.streams[OWN].msgs[()].elements, default=state.streams[OWN].msgs[()].next_index)
     near = st.integers(max(0, begin - 1), min(begin + 14, 2**64 - 1))
     found = {"msg_begin": draw(near), "witness_begin": draw(near)}
@@ -213,7 +213,7 @@ def test_slices_are_truncated_and_rejected_alike(data: st.DataObject) -> None:
 
 
 def whole_of(joined: CertifiedStreamSlice) -> CertifiedStreamSlice:
-    """Return a slice that was joined, whose root is checked before it is used."""
+    """Return a joined slice, whose root is checked before use."""
     joined.verify_root()
     return joined
 
@@ -254,7 +254,7 @@ def test_slices_are_split_and_joined_alike(data: st.DataObject) -> None:
 
 
 def test_comparison_detects_altered_parts() -> None:
-    """A slice of one form with a bit turned is another."""
+    """A slice with a flipped bit differs."""
     queue: ic.Queue[Any] = ic.Queue(5, {4: ic.Request(1, 2, 3)})
     state = ic.CanonicalState(own=REMOTE, streams={OWN: ic.Stream({}, {(): queue})})
     ours, theirs = source_of(state, 25)

@@ -26,7 +26,7 @@ ASKS = {tick: [Call(0, 1, 9, "do", ops(*[("call", 2, "echo", b"hello", 0, None)]
 
 
 class Network:
-    """Subnets 0 and 1; a canister of 0 calls one of 1, three times a tick in the first three."""
+    """Subnets 0 and 1; a canister of 0 calls one of 1, three times in each of the first three ticks."""
 
     def __init__(self, **options: Any) -> None:
         canisters = {1: (0, ACTOR, 2**80), 2: (1, ACTOR, 2**80)}
@@ -44,7 +44,7 @@ class Network:
             self.run.round(Tick(self.tick, self.tick))
 
     def offer(self, **columns: Callable[[Frame], Any]) -> None:
-        """Have the slices from 0 to 1 falsified from now on."""
+        """Falsify the slices from 0 to 1 from now on."""
 
         def falsify(slices: Frame) -> Frame:
             mine = slices["destination"] == 1
@@ -60,19 +60,19 @@ class Network:
         self.falsify = falsify
 
     def refused(self) -> list[str]:
-        """What the last round refused."""
+        """Return the rejections of the last round."""
         (events,) = self.run.events
         control = (events["kind"] == Kind.CONTROL) & (events["events"] == Event.REJECTED)
         return [str(reason) for reason in events.filter(control)["reason"].to_pylist()]
 
     def expected(self) -> int:
-        """The index of the next message from 0 that 1 has not seen."""
+        """Return the index of the next message from 0 expected by 1."""
         lanes = self.run.state.streams.counters
         here = (lanes["source"] == 1) & (lanes["destination"] == 0)
         return int(lanes["expected"][here][0]) if here.any() else 1
 
     def refuses(self, reason: str) -> None:
-        """The next round refuses what is offered, and takes nothing of it; then all comes honestly."""
+        """Assert that the next round rejects the offer whole, and that honest slices follow."""
         before = self.expected()
         self.rounds()
         assert self.refused() == [reason]
@@ -175,7 +175,7 @@ def test_hazard_14_slice_of_the_own_subnet() -> None:
 
 
 def test_agreed_slice_is_verified_again_before_use() -> None:
-    """Its messages are read again: whoever would alter them between stops the subnet, and nothing of it is inducted."""
+    """Its messages are decoded again: an alteration in between stops the subnet, and nothing is inducted."""
     net = Network(blocks_ahead=2)
     net.rounds(3)
     before = net.expected()

@@ -46,7 +46,7 @@ def digests_one_by_one(columns: dict[str, Any], indexes: Any, version: Certifica
 
 
 def widest(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the messages with every number as large as it may be."""
+    """Return the messages with maximum numbers."""
     most = {"deadline": 2**32 - 1}
     wide = ("sender", "receiver", "callback", "amount_high", "amount_low", "deadline", "call_tree_depth")
     full = {name: np.full(len(columns["kind"]), most.get(name, 2**64 - 1), dtype=np.uint64) for name in wide}
@@ -118,7 +118,7 @@ def test_offsets_outside_a_columns_bytes_are_rejected(offsets: list[int]) -> Non
 
 
 def decoded_messages(values: list[bytes], version: CertificationVersion) -> list[Any]:
-    """Return each message, or the kind and text of its error, as they are decoded by columns."""
+    """Return each message, or kind and text of its error, decoded by columns."""
     found = decode_stream_messages(pa.array(values, pa.binary()), version)
     shown = found.columns | {"method": found.columns["method"].dictionary_decode()}
     rows: list[Any] = []
@@ -168,7 +168,7 @@ def test_altered_messages_have_scalar_verdicts(count: int) -> None:
 
 
 def nearly_messages(version: CertificationVersion) -> list[bytes]:
-    """Return messages, and what differs from them in one rule: fields too many, defaults, numbers out of range."""
+    """Return messages and variants with one error: extra fields, defaults, numbers out of range."""
     funds = {0: {0: 1, 1: 2}}
     early = version < CertificationVersion.V23
     ids: dict[int, Any] = {0: HERE, 1: HERE, 2: 3} | ({3: funds} if early else {})
@@ -222,7 +222,7 @@ def test_near_valid_messages_have_scalar_verdicts(version: CertificationVersion)
 
 
 def in_columns(message: Any) -> bool:
-    """Return whether columns have a row for a message, or it is none."""
+    """Return whether a message fits into columns, or is none."""
     match message:
         case StreamRequest(receiver, sender, metadata=RequestMetadata(depth, start)):
             return depth is not None and start is not None and ten_bytes(receiver) and ten_bytes(sender)

@@ -93,7 +93,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def passes_only_as_itself(data: bytes, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> None:
-    """Whatever is changed: what is read is exactly what has these bytes for its encoding, or nothing is."""
+    """Check that altered bytes are rejected or decode to a value with exactly this encoding."""
     changes = [flipped(data, bit) for bit in range(0, 8 * min(len(data), 60), 3)]
     changes += [data[:-1], data + b"\x00", data + data, data[1:]]
     for changed in changes:
@@ -174,7 +174,7 @@ def test_chunks_and_slices_of_columns_encode_equally() -> None:
 
 @pytest.mark.parametrize("version", [CertificationVersion.V22, CertificationVersion.V23, CertificationVersion.V25])
 def test_sizes_counted_by_the_kernel_equal_the_encodings(version: CertificationVersion) -> None:
-    """What count_bytes is made of: lengths known without encoding (IC reference 2.10)."""
+    """Check the parts of count_bytes: lengths known without encoding (IC reference 2.10)."""
     columns = draw_columns(3, 500, version)
     columns["kind"] = np.where(columns["kind"] == Kind.REFUND, Kind.REQUEST, columns["kind"]).astype(np.uint8)
     encoded = encode_stream_messages(columns, version)

@@ -53,7 +53,7 @@ Engine = Callable[..., Played]
 
 @pytest.fixture(params=["kernel", "oracle"])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """Makes networks, on the kernel and on the oracle in turn; what holds of every network is checked at the end."""
+    """Create networks, on the kernel and on the oracle in turn; check invariants at the end."""
     made: list[Played] = []
 
     def network(*args: Any, **scenario: Any) -> Played:
@@ -66,7 +66,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 def after_one_way(options: dict[str, Any] | None = None, calls: int = 3, engine: Engine = Network) -> Any:
-    """Canister 1 of subnet 0 called 2 of subnet 1, whose subnet has not taken the stream yet."""
+    """Create a network with a call from canister 1 of subnet 0 to 2 of subnet 1, not yet inducted."""
     net = engine(TWO, options=options or {})
     for _ in range(calls):
         net.call(1, 2, "hold")
@@ -97,7 +97,7 @@ def test_hazard_2_one_above_and_one_below_the_expected_index(engine: Engine) -> 
 
 
 def stopped(net: Any) -> list[tuple[Any, ...]]:
-    """(chain, height, cause) of the subnets that stopped."""
+    """Return (chain, height, cause) of the stopped subnets."""
     rows = net.state.stopped
     return list(zip(rows["chain"].tolist(), rows["height"].tolist(), rows["cause"].to_pylist(), strict=True))
 
@@ -499,7 +499,7 @@ def test_hazard_25_request_too_large_for_another_subnet_is_rejected_locally(engi
 
 
 def test_long_method_name_does_not_block_its_stream(engine: Engine) -> None:
-    """No block would ever take it, and nothing behind it."""
+    """No block would ever accept the message or later ones."""
     limited = {"limits": "deployed", "limit": {"message_bytes": 300}}
     net = engine(TWO, options={**limited, "certification": "bls", "payload_bytes": 1200})
     net.call(1, 2, "m" * 1200, b"x", cycles=5)
@@ -523,7 +523,7 @@ def test_hazard_25_oversized_response_becomes_a_reject(engine: Engine) -> None:
 
 
 class Verbose(Program):
-    """Rejects with a very long text."""
+    """Program that rejects with a very long text."""
 
     def on_request(self, request: Request, context: Context) -> bytes:
         if request.method == "raise":
@@ -564,7 +564,7 @@ def test_hazard_28_full_input_queue_rejects_requests_and_takes_responses(engine:
 
 @pytest.mark.parametrize("reason", ["CanisterStopping", "CanisterStopped", "OutOfMemory"])
 def test_hazards_29_and_30_rejects_by_another_subnet_are_answered(engine: Engine, reason: str) -> None:
-    """No canister stops here, and no memory is counted; of subnets elsewhere they are."""
+    """Here no canister stops and no memory is counted; on remote subnets they are."""
     net = engine(TWO, options=DEPLOYED)
     net.call(1, 2, "hold", cycles=10)
     net.rounds(2)
@@ -738,7 +738,7 @@ def test_hazard_39_indices_up_to_the_end_of_the_word(options: dict[str, Any]) ->
 
 
 def about_to_overflow(run: KernelRun) -> None:
-    """The stream from subnet 0 to subnet 1 has no room for another message."""
+    """Create a network whose stream from subnet 0 to 1 has no capacity for another message."""
     for place, state in enumerate(run.states):
         lanes = state.streams.counters
         full = (lanes["source"] == 0) & (lanes["destination"] == 1)
@@ -792,7 +792,7 @@ def rows_of(frame: Frame, owner: str, program: int) -> list[Any]:
 
 
 def all_cycles(net: Network) -> int:
-    """Every cycle there is: balances, what messages carry, what is attached to requests in hand."""
+    """Return all cycles: balances, in-flight amounts, and those attached to pending requests."""
     state = net.state
     queues = (state.ingress_queues, state.input_queues, state.output_queues)
     in_hand = state.in_hand.take(np.repeat(np.arange(len(state.in_hand)), state.in_hand["count"].astype(np.int64)))

@@ -33,7 +33,7 @@ BOUNDS = ("begin", "end", "signals_end")
 
 
 def header_columns(headers: list[StreamHeader]) -> dict[str, Any]:
-    """Return headers as their encoder takes them."""
+    """Return headers in the form of their encoder."""
     signals = [(row, signal) for row, header in enumerate(headers) for signal in header.reject_signals]
     return {
         **{name: np.array([getattr(header, name) for header in headers], dtype=np.uint64) for name in BOUNDS},
@@ -44,7 +44,7 @@ def header_columns(headers: list[StreamHeader]) -> dict[str, Any]:
 
 
 def draw_headers(seed: int, count: int, version: CertificationVersion) -> list[StreamHeader]:
-    """Return headers with numbers of every length, up to the largest ones, and signals from near and far."""
+    """Sample headers with numbers of every length, up to the maximum, and signals near and far."""
     random = Random(seed)
 
     def number() -> int:
@@ -62,7 +62,7 @@ def draw_headers(seed: int, count: int, version: CertificationVersion) -> list[S
 
 
 def decoded_headers(values: list[bytes], version: CertificationVersion) -> list[Any]:
-    """Return each header, or the kind and text of its error, as they are decoded by columns."""
+    """Return each header, or kind and text of its error, decoded by columns."""
     found = decode_stream_headers(pa.array(values, pa.binary()), version)
     edges = np.searchsorted(found.reject_row, np.arange(len(values) + 1))
     rows: list[Any] = []

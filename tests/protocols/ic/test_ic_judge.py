@@ -37,7 +37,7 @@ Streamed = tuple[int, Kind, int, int, int, int]
 
 @st.composite
 def networks(draw: st.DrawFn) -> Scenario:
-    """Canisters that moved about, and options of all kinds."""
+    """Generate moved canisters and options of all kinds."""
     canisters = {number: (draw(HOSTS), draw(st.sampled_from(["echo", "echo", None])), 0) for number in CANISTERS}
     moves = draw(st.lists(st.tuples(st.integers(1, LAST), st.sampled_from(CANISTERS), HOSTS), max_size=8))
     drawn = draw(options())
@@ -61,7 +61,7 @@ MESSAGES = st.lists(
 
 
 def streamed(messages: list[Streamed], run: KernelRun, own: int, base: int) -> Any:
-    """The messages as the kernel takes them on ``own``: a place in the stream from each source."""
+    """Return the messages as the kernel takes them on ``own``, with an index in the stream of each source."""
     lengths: dict[int, int] = {}
     rows = []
     for source, kind, sender, receiver, code, _ in messages:

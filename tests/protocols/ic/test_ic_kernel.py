@@ -24,7 +24,7 @@ COMPARISONS = 9
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
-    """The same examples in every run, few enough to wait for."""
+    """Run equal examples in every run, limited in time."""
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
@@ -35,7 +35,7 @@ def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
 
 
 def accepts(scenario: Scenario) -> Scenario:
-    """The same scenario, whose actors accept before they answer."""
+    """Return the scenario with actors that accept before they answer."""
     ingress = {
         at: [replace(call, payload=accepting(call.payload)) if call.method == "do" else call for call in calls]
         for at, calls in scenario.ingress.items()
@@ -116,8 +116,10 @@ def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) 
 
 
 def test_stray_answer_to_a_forged_call_does_not_answer_the_call() -> None:
-    """G1 without the receiver check: canister 1 moves before what answers the forgery in its name, and then makes
-    a call of its own under that callback."""
+    """G1 without the receiver check.
+
+    Canister 1 moves before the answer to the forgery in its name, and then makes a call of its own under that callback.
+    """
     call = Call(1, 1, 5, "do", ops(("call", 2, "echo", b"", 0, None)))
     compare(
         Scenario(
@@ -159,7 +161,7 @@ def test_subnet_with_exhausted_indices_stops_alone(limits: str) -> None:
 
 
 def test_removal_exhausting_indices_stops_its_subnet_alone() -> None:
-    """Nothing has ended there, so that the canister moves like any other when it is mapped again elsewhere."""
+    """Nothing has ended there: the canister moves like any other when it is mapped elsewhere."""
     calls: dict[int, list[Call]] = {
         tick: [Call(1, 2, 5, "do", ops(*[("call", 1, "hold", b"", 1, None)] * 2))] for tick in (1, 2, 3)
     }
@@ -182,7 +184,7 @@ def test_removal_exhausting_indices_stops_its_subnet_alone() -> None:
 
 
 def test_rejects_of_a_removal_wait_for_their_turn_on_a_halted_subnet() -> None:
-    """Two canisters end while their subnet runs no round: it takes one reject a round later, in the order made."""
+    """Two canisters end while their subnet runs no round: it takes one reject per later round, in order."""
     first, second, caller = 1, 2, 3
     asked = ops(*[("call", callee, "hold", b"", 1, None) for callee in (second, first, second, first)])
     scenario = Scenario(
@@ -239,7 +241,7 @@ def test_both_forms_of_a_program_are_equal(scenario: Scenario) -> None:
 
 
 def test_every_feature_occurred_in_some_network(request: pytest.FixtureRequest) -> None:
-    """The summary at the end of a run says how often. (Not of a run that left comparisons out.)"""
+    """The summary at the end of a run has the counts. Runs without some comparisons are exempt."""
     comparisons = {item.name for item in request.session.items if item.name.startswith("test_kernel_agrees")}
     if len(comparisons) < COMPARISONS:
         pytest.skip("only some comparisons ran")

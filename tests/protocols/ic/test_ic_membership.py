@@ -28,7 +28,7 @@ def call(chain: int, canister: int, *receivers: int) -> Call:
 
 
 def network(spans: Mapping[int, tuple[int, int | None]], rounds: int = 14, **rest: Any) -> Scenario:
-    """Canisters 1, 2, 3 on three subnets call each other up to tick 8."""
+    """Create a network in which canisters 1, 2, 3 on three subnets call each other up to tick 8."""
     everybody = [call(HOME, 1, 2, 3), call(OTHER, 2, 1, 1, 3), call(THIRD, 3, 1, 2)]
     return Scenario(
         subnets=(HOME, OTHER, THIRD),
@@ -41,7 +41,7 @@ def network(spans: Mapping[int, tuple[int, int | None]], rounds: int = 14, **res
 
 
 def refused(events: Frame, kind: int) -> Counter[str]:
-    """Reasons of the events of a kind (``Kind``) that have one."""
+    """Return the reasons in events of a kind (``Kind``)."""
     reasons = events["reason"].to_pylist()
     return Counter(reason for of, reason in zip(events["kind"].tolist(), reasons, strict=True) if reason and of == kind)
 
@@ -154,7 +154,7 @@ def test_stream_to_a_system_subnet_fills_early(roles: dict[int, str], held: int)
 @pytest.mark.parametrize(("does", "numbers"), [("again", [(5, 6), (6, 7)]), ("ahead", [(6, 5), (7, 6)])])
 @pytest.mark.parametrize("certification", ["off", "bls"])
 def test_31_out_of_sequence_batch_is_ignored(does: str, numbers: Any, certification: str) -> None:
-    """It comes to a subnet whose own height is one less than the network's, and to no other."""
+    """It reaches only a subnet whose own height is one less than the network's."""
     options = {"certification": certification}
     late = {OTHER: (2, None)}
     run, events = played(network(late, 7, options=options, carriers=[("batch", None, OTHER, 6, 7, {"does": does})]))
@@ -173,7 +173,7 @@ def test_31_out_of_sequence_batch_is_ignored(does: str, numbers: Any, certificat
 
 
 def test_replaced_nodes_sign_with_the_same_key() -> None:
-    """All first nodes of a subnet give false shares from tick 3 on: who joined at tick 2 signs instead of them."""
+    """All first nodes of a subnet sign false shares from tick 3 on; nodes added at tick 2 replace them."""
     joined = [NodeChange(2, OTHER, add=4, remove=(0, 1, 2, 3))]
     false = ("node", OTHER, None, 3, 4, {"does": "false_share", "nodes": [0, 1, 2, 3]})
     threshold = {"certification": "threshold"}

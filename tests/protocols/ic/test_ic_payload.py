@@ -225,7 +225,7 @@ def _state(known: dict[tuple[int, int, int], tuple[int, int]], base: int) -> Sta
 
 
 def _by_the_text(own: int, known: Any, past: Any, base: int) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """m0 and s0 of every lane to ``own`` by the oracle."""
+    """Return m0 and s0 of every lane to ``own`` by the oracle."""
     mine = {lane: value for lane, value in known.items() if lane[0] == own}
     streams: dict[int, Stream] = {}
     for (_, remote, substream), (_, begin) in mine.items():
@@ -268,7 +268,7 @@ def _by_the_text(own: int, known: Any, past: Any, base: int) -> dict[tuple[int, 
 @settings(max_examples=sized(18, 200), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(scenarios(max_rounds=6), st.integers(0, 3000))
 def test_payloads_equal_the_reference_and_pass_validation(scenario: Scenario, size_limit: int) -> None:
-    """G12: what is built is valid, with the same size, and not larger than the limit."""
+    """G12: the built payload is valid, with equal size, and within the limit."""
     size_limit += 1
     oracle, run = OracleRun(scenario), KernelRun(scenario, apart=False)
     for height in range(1, scenario.rounds + 1):
@@ -322,7 +322,7 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
 
 
 def _sizes(run: KernelRun) -> MessageSizes:
-    """The lengths of all messages in streams, in the order of lanes."""
+    """Return the lengths of all messages in streams, in the order of lanes."""
     sent = concat([empty_frame(OUTBOUND_SCHEMA), *run.outbound])
     taken = sent.take(stable_order(*(sent[name] for name in LANE_COLUMNS)))
     return MessageSizes(taken, message_lengths(taken, CURRENT))

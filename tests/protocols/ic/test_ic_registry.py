@@ -16,7 +16,7 @@ Moves = list[tuple[int, int, int | None]]
 
 
 def at(tick: int, moves: Moves, *, huge: bool = False) -> Registry:
-    """Canister 1 on subnet 0, 2 on subnet 1, 3 nowhere; subnet 256 is the second by its id bytes."""
+    """Build a registry with canister 1 on subnet 0, 2 on subnet 1, 3 nowhere; 256 is second by id bytes."""
     canisters = {1: (0, "echo", 0), 2: (1, "echo", 0), 3: (None, "echo", 0), **({HUGE: (1, "echo", 0)} if huge else {})}
     return registry_at(topology(Scenario((0, 1, 256), canisters, moves=sorted(moves, key=lambda move: move[0]))), tick)
 

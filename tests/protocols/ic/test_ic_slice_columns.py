@@ -52,7 +52,7 @@ def _leaves(begin: int, messages: list[bytes] | tuple[bytes, ...]) -> Digests:
 
 @dataclass(frozen=True)
 class Sender:
-    """A subnet with six streams: kept as a forest with its canonical state, and certified one by one."""
+    """Subnet with six streams: a forest with its canonical state, and certified one by one."""
 
     forest: StreamForest
     paths: list[bytes]
@@ -89,7 +89,7 @@ def sender() -> Sender:
 
 
 def _row(sender: Sender, stream: int, first: int, stop: int) -> SliceRow:
-    """Return messages [first, stop), counted from the stream's begin, as columns hold them."""
+    """Return messages [first, stop), counted from the stream's begin, in columns."""
     begin = BEGINS[stream]
     digests, _ = sender.forest.sides(_u64([stream]), _u64([begin + first]), _u64([begin + stop]))
     messages = tuple(MESSAGES[stream][first:stop])
@@ -97,7 +97,7 @@ def _row(sender: Sender, stream: int, first: int, stop: int) -> SliceRow:
 
 
 def _roots(rows: list[SliceRow], bounds: list[tuple[int, int]] | None = None) -> tuple[list[bytes], list[int]]:
-    """Return the roots of slices and what is wrong with each; ``bounds``: what their headers say, if that is known."""
+    """Return the roots and errors of slices; ``bounds``: the claims of their headers, if known."""
     if bounds is None:
         headers = [decode_stream_header(row.header) for row in rows]
         bounds = [(header.begin, header.end) for header in headers]
@@ -277,7 +277,7 @@ def test_witness_of_another_shape_is_rejected_by_name(sender: Sender) -> None:
 
 
 def _run(witness: Witness) -> Witness:
-    """Return the part of a slice's witness that is about messages."""
+    """Return the message part of a slice's witness."""
     match witness:
         case WitnessNode(b"messages", run):
             return run
@@ -291,7 +291,7 @@ def _run(witness: Witness) -> Witness:
 
 
 def _replaced(witness: Witness, one: Witness, other: Witness) -> Witness:
-    """Return a witness with ``other`` wherever it has ``one``."""
+    """Return a witness with ``one`` replaced by ``other`` everywhere."""
     if witness == one:
         return other
     match witness:
@@ -320,7 +320,7 @@ def _same(certified: CertifiedStreamSlice, row: SliceRow) -> None:
 
 
 def _altered(witness: Witness, choices: list[int], left: list[int]) -> Witness:
-    """Return a witness of which the node that ``left`` counts down to is another one."""
+    """Return a witness with another node at the position that ``left`` counts down to."""
     left[0] -= 1
     if left[0] == 0:
         choice = choices[0]

@@ -33,7 +33,7 @@ REST = 80
 
 
 def few(examples: int) -> Callable[[Any], Any]:
-    """The same examples in every run."""
+    """Run equal examples in every run."""
     checks = list(HealthCheck)
     return settings(max_examples=examples, deadline=None, suppress_health_check=checks, derandomize=True)
 
@@ -57,7 +57,7 @@ def test_certified_substreams_equal_the_oracle(mode: str, data: st.DataObject) -
 @few(sized(2, 200))
 @given(scenarios(max_rounds=8, settling=True, limits="none", reject_every=0))
 def test_all_modes_deliver_equal_messages(scenario: Scenario) -> None:
-    """Each mode agrees with the oracle, keeps the order that it promises, and comes to the same deliveries."""
+    """Each mode agrees with the oracle, preserves its order, and gives equal deliveries."""
     delivered = []
     for mode in MODES:
         played = in_mode(scenario, mode)
@@ -67,7 +67,7 @@ def test_all_modes_deliver_equal_messages(scenario: Scenario) -> None:
 
 
 def events_of(scenario: Scenario) -> list[ic.Event]:
-    """The oracle's events until the network is at rest."""
+    """Return the oracle's events until the network is at rest."""
     oracle, events = OracleRun(scenario), list[ic.Event]()
     for height in range(1, scenario.rounds + REST + 1):
         oracle.round(height)
@@ -78,7 +78,7 @@ def events_of(scenario: Scenario) -> list[ic.Event]:
 
 
 def deliveries(scenario: Scenario) -> Counter[tuple[Any, ...]]:
-    """Which messages came where, as often as they did."""
+    """Return the counted messages by receiver."""
     found = [e for e in events_of(scenario) if e.event == "received" and e.kind != "control"]
     return Counter((e.chain, e.kind, e.message, e.sender, e.receiver, e.cycles, e.code) for e in found)
 
@@ -90,7 +90,7 @@ SUBNETS = (1, 2)
 
 
 def network(*told: dict[int, bytes], **changed: Any) -> Scenario:
-    """Two subnets with two canisters each; ``told``: what users tell each of them, round by round."""
+    """Create two subnets with two canisters each; ``told``: ingress for each by round."""
     canisters = {number: (host, ACTOR, 2**80) for number, host in HOMES.items()}
     ingress = {
         tick: [Call(HOMES[canister], canister, 9, "do", payload) for canister, payload in calls.items()]
@@ -104,7 +104,7 @@ def calls_to(*receivers: int) -> bytes:
 
 
 def test_each_mode_preserves_exactly_its_order() -> None:
-    """A block takes one message of a lane. What is sent a round later passes it where it has a lane of its own."""
+    """A block takes one message per lane. Later messages overtake it in lanes of their own."""
     told = {10: calls_to(20, 20, 20)}, {10: calls_to(21), 11: calls_to(20)}
     limits = {"limits": "deployed", "limit": {"slice_messages": 1}}
     for mode in MODES:
@@ -120,7 +120,7 @@ def test_each_mode_preserves_exactly_its_order() -> None:
 
 
 def refused_and_included(scenario: Scenario) -> tuple[dict[int, set[tuple[int, str]]], dict[int, set[int]]]:
-    """By height: the substreams of slices from subnet 1 that subnet 2 refused and why, and of those that it took."""
+    """Return, by height, substreams of slices from subnet 1 that subnet 2 rejected with reason, or included."""
     run = KernelRun(scenario, apart=False)
     refused: dict[int, set[tuple[int, str]]] = {}
     included: dict[int, set[int]] = {}

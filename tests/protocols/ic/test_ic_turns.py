@@ -21,7 +21,7 @@ USERS = -1
 
 
 class Line:
-    """What waits for one receiver, by the words of the rule."""
+    """Queue of one receiver, by the wording of the rule."""
 
     def __init__(self) -> None:
         self.queues: dict[int, deque[int]] = {}

@@ -31,14 +31,14 @@ def _table(folder: Path, rows: list[Row]) -> str:
 
 
 def _received(net: Network, at: int) -> list[tuple[int, int]]:
-    """(sender, body) of the calls that programs of a chain have received, in order."""
+    """Return (sender, body) of the calls received by programs of a chain, in order."""
     rows = net.surviving(Event.RECEIVED)
     mine = rows.filter((rows["chain"] == at) & (rows["kind"] == 1) & (rows["source"] != at))
     return list(zip(mine["source"].tolist(), mine["index"].tolist(), strict=True))
 
 
 def _three_blocks(options: dict[str, object], ticks: int) -> Network:
-    """In each of three relay blocks b, c and d post a queue each for a."""
+    """Create three relay blocks in each of which b, c and d post a queue each for a."""
     net = Network(CHAINS, options=options)
     for _ in range(3):
         for n in (2, 3, 4):
@@ -49,7 +49,7 @@ def _three_blocks(options: dict[str, object], ticks: int) -> Network:
 
 
 def _posted(net: Network) -> list[int]:
-    """The numbers of the relay blocks that posted something for a."""
+    """Return the numbers of relay blocks with a queue for a."""
     leaf = net.state["unrouted"]
     return sorted(set(leaf["number"][leaf["to"] == 1].tolist()))
 
@@ -69,7 +69,7 @@ def test_one_missing_body_of_three_stops_its_block_and_later_ones(tmp_path: Path
 
 
 class _Altered(Network):
-    """Somebody alters a byte of a body until ``healed``: the first of c (3) for a (1), from its second block."""
+    """Corruption of a body until ``healed``: the first of c (3) for a (1), from its second block."""
 
     healed = False
 
@@ -100,7 +100,7 @@ def test_altered_body_stops_its_block_and_later_ones() -> None:
 
 
 def test_table_delays_are_rounded_up_to_ticks(tmp_path: Path) -> None:
-    """A tick has a second: what comes after 2,001 ms is there in the third tick after the block was made."""
+    """A tick lasts a second: arrivals after 2,001 ms count in the third tick after the block."""
     came = []
     for delay in (0, 1_000, 1_001, 2_000, 2_001):
         path = _table(tmp_path, [(1, 1, 0, delay)])
@@ -130,7 +130,7 @@ def test_sampled_delays_differ_by_queue_and_are_reproducible() -> None:
 
 
 def test_no_two_queues_share_a_sample() -> None:
-    """Of a mean of 10**6 ticks two delays of 1,000 are hardly ever the same, unless they are one draw."""
+    """Two delays of 1,000 with a mean of 10**6 ticks are almost never equal unless sampled together."""
     row = np.arange(1_000)
     columns = {"to": row // 500, "source": row % 10, "number": row // 10 % 50, "tick": row * 0}
     listed = Frame({name: column.astype(np.uint32) for name, column in columns.items()}, len(row))

@@ -15,7 +15,7 @@ from tests.support.icmp.icmp_networks import plan_of, played
 
 
 def _checked(seeds: range, length: int, **more: str) -> Counter[str]:
-    """Run histories, of which kernel and oracle have the same states; return what the kernel's logs tell of."""
+    """Run histories and compare the states of kernel and oracle; return the coverage of the kernel's logs."""
     seen: Counter[str] = Counter()
     for seed in seeds:
         upper, rule = MODES[seed % 4]

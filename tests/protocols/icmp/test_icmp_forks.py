@@ -20,13 +20,13 @@ from tests.tiers import sized
 
 
 def fork(first: int, last: int, kept: int, *followers: int, leaves: int = 2, **more: Any) -> FaultRule:
-    """A fork; ``followers``: the branch of each chain, in their order."""
+    """Create a fork; ``followers``: the branch of each chain, in their order."""
     named = {str(chain): branch for chain, branch in enumerate(followers)}
     return FaultRule("fork", None, None, first, last, {"leaves": leaves, "kept": kept, "followers": named, **more})
 
 
 def drawn_forks(r: Random) -> list[FaultRule]:
-    """Some forks, of which none is refused."""
+    """Generate valid forks."""
     found: list[FaultRule] = []
     for _ in range(r.randrange(2, 7)):
         first, leaves = r.randrange(2, 16), r.randrange(2, 4)
@@ -43,7 +43,7 @@ def drawn_forks(r: Random) -> list[FaultRule]:
 
 
 def complete(net: Driven) -> None:
-    """All that was sent was received, once."""
+    """Assert that every sent message was received once."""
     again = net.delivered()
     assert set(again.values()) <= {1}
     lanes = zip(*(net.state["queues"][name].tolist() for name in ("source", "destination", "next_index")), strict=True)
@@ -78,7 +78,7 @@ def _random(seed: int) -> Driven:
 
 
 def test_fork_of_a_fork_outlives_it() -> None:
-    """Leaf 1 parts while it is one of two, and is kept with what parted from it; then its younger branch is."""
+    """Leaf 1 forks while it is one of two; it is retained with its branches, then its younger branch is."""
     net = Driven(CHAINS, faults=[fork(3, 9, 1, 0, 0, 1, 1), fork(6, 14, 1, 1, 0, 1, 0, of=1)], cuts=3)
     r, leaves = Random(7), []
     for _ in range(18):
@@ -92,7 +92,7 @@ def test_fork_of_a_fork_outlives_it() -> None:
 
 
 def test_relay_chain_returns_to_an_elder_leaf() -> None:
-    """What was routed above the elder leaf is unrouted there, and its numbers are given once more (hazard 25)."""
+    """Routed entries above the elder leaf are unrouted there, and its numbers repeat (hazard 25)."""
     net = Driven(CHAINS, faults=[fork(5, 14, 1, 0, 0, 0, 1, elder=[1])])
     r = Random(3)
     talk(net, r, 15)
@@ -106,7 +106,7 @@ def test_relay_chain_returns_to_an_elder_leaf() -> None:
 
 
 def test_elder_leaf_lists_entries_below_its_own_block() -> None:
-    """What its own block posted to d, who follows it, is due when it goes on; other leaves are far above that."""
+    """Entries of its own block for d, its follower, are due when it continues; other leaves are far above."""
     net = Driven(CHAINS, faults=[fork(1, 9, 1, 0, 0, 0, 1, elder=[1])])
     net.call(10, 41)
     net.step(9)
@@ -116,7 +116,7 @@ def test_elder_leaf_lists_entries_below_its_own_block() -> None:
 
 
 def test_elder_leaf_applies_calls_when_it_continues() -> None:
-    """At leaf 1 b goes and comes meanwhile, at the elder leaf in one block; who is at leaf 1 knows that b is gone."""
+    """At leaf 1 b leaves and returns, at the elder leaf in one block; followers of leaf 1 know that b is gone."""
     calls = [{"tick": tick, "chain": "b", "do": do} for tick, do in ((7, "deregister"), (10, "register"))]
     net = Driven(CHAINS, options={"para_calls": calls}, faults=[fork(5, 14, 0, 1, 1, 1, 1, elder=[0])])
     net.step(9)
@@ -132,7 +132,7 @@ def test_elder_leaf_applies_calls_when_it_continues() -> None:
 
 
 def test_repeated_reversion_restores_branch_history() -> None:
-    """All follow leaf 1 until it is lost, and then leaf 2, which has parted from leaf 0 before that."""
+    """All follow leaf 1 until it is lost, and then leaf 2, which forked from leaf 0 earlier."""
     net = Driven(CHAINS, faults=[fork(2, 6, 0, 1, 1, 1, 1), fork(4, 11, 0, 1, 1, 1, 1, of=0)])
     talk(net, Random(5), 16)
     assert {(first, last) for _, first, last in net.reverted} == {(4, 7), (9, 12)}
@@ -141,7 +141,7 @@ def test_repeated_reversion_restores_branch_history() -> None:
 
 
 def test_retained_elder_leaf_branches_in_the_same_block() -> None:
-    """Every branch has a block of its own, so that no leaf includes what was built on another."""
+    """Every branch has its own block, so that no leaf includes blocks built on another."""
     elder = [fork(5, 7, 2, 1, 1, 1, 1, leaves=3, elder=[2]), fork(8, 14, 2, 1, 1, 0, 2, leaves=3, elder=[0, 1])]
     net = Driven(CHAINS, faults=elder)
     talk(net, Random(4), 9)

@@ -14,7 +14,7 @@ from tests.support.icmp.icmp_networks import started
 
 
 def log() -> list[Row]:
-    """Two blocks with queues for chain 1 (two queues, then one), a sibling of the last, and a candidate for both."""
+    """Build two blocks with queues for chain 1 (two, then one), a sibling of the last, and their candidate."""
     net, first = started()
     sent = [net.candidate(first, 2, [(1, b"a"), (1, b"b")]), net.candidate(first, 3, [(1, b"c")])]
     a = net.make(first, sent).block.hash
@@ -30,7 +30,7 @@ def findings(rows: Sequence[Row], status: str = "violated", missing: frozenset[i
 
 
 def changed(rows: list[Row], kind: type, which: int, change: Callable[[Row], list[Row]]) -> list[Row]:
-    """The log with its which-th row of a kind replaced."""
+    """Replace the n-th row of a kind in the log."""
     at = [i for i, row in enumerate(rows) if isinstance(row, kind)][which]
     return [*rows[:at], *change(rows[at]), *rows[at + 1 :]]
 
@@ -44,7 +44,7 @@ def drop(kind: type, which: int) -> Callable[[list[Row]], list[Row]]:
 
 
 def again(rows: list[Row]) -> list[Row]:
-    """Another candidate of chain 1 consumes the same, one block later."""
+    """Add another candidate of chain 1 that consumes the same one block later."""
     last = [row for row in rows if isinstance(row, Included)][-1]
     block = RelayRow(b"next" * 8, last.block, 6)
     after = replace(last, block=block.block, candidate=b"again" * 6, watermark_before=last.watermark_after)
@@ -53,7 +53,7 @@ def again(rows: list[Row]) -> list[Row]:
 
 
 def on_the_fork(rows: list[Row]) -> list[Row]:
-    """The candidate of chain 1 is included on the other fork too."""
+    """Include the candidate of chain 1 on the other fork too."""
     last = [row for row in rows if isinstance(row, Included)][-1]
     fork = [row for row in rows if isinstance(row, RelayRow)][4]
     block = RelayRow(b"fork" * 8, fork.block, 4)
@@ -61,7 +61,7 @@ def on_the_fork(rows: list[Row]) -> list[Row]:
 
 
 def leaked(rows: list[Row]) -> list[Row]:
-    """A list on one fork has a root that was posted on the other."""
+    """Put a root posted on one fork into a list of the other."""
     other = [row for row in rows if isinstance(row, Queue)][-1]
     at = [i for i, row in enumerate(rows) if isinstance(row, Lists) and row.para == 1][-1]
     row = rows[at]
@@ -70,7 +70,7 @@ def leaked(rows: list[Row]) -> list[Row]:
 
 
 def lists_row(rows: list[Row], change: Callable[[Lists], Lists]) -> list[Row]:
-    """Changes the list of chain 1 where it has two blocks of entries."""
+    """Alter the list of chain 1 with two blocks of entries."""
     wide = [i for i, row in enumerate(rows) if isinstance(row, Lists) and len(row.ingress or ()) == 2]
     row = rows[wide[0]]
     assert isinstance(row, Lists)

@@ -27,7 +27,7 @@ def registered(e: Engine, *paras: int) -> Hash:
 
 
 def two_blocks(e: Engine) -> tuple[Hash, Hash, Hash]:
-    """Block a with queues of 2, 3 and 4 for 1, block b with one of 2, and an empty block on top."""
+    """Build block a with queues of 2, 3 and 4 for 1, block b with one of 2, and an empty block on top."""
     first = registered(e, 1, 2, 3, 4)
     a = e.make(first, [e.candidate(first, x, [(1, bytes([x])), (1, b"z")]) for x in (2, 3, 4)]).block.hash
     b = e.make(a, [e.candidate(a, 2, [(1, b"later")])]).block.hash
@@ -102,7 +102,7 @@ def test_05_watermarks(make: Make) -> None:
 
 
 def test_20_egress_errors_are_named_in_order(make: Make) -> None:
-    """Pair by pair: unsorted, to itself, empty, unknown."""
+    """Check pair by pair: unsorted, to itself, empty, unknown."""
     e = make()
     first = registered(e, 1, 2, 3)
     good = R([b"x"])

@@ -42,7 +42,7 @@ def block(
     options: HrmpOptions,
     paras: Sequence[tuple[bool, int]] = (),
 ) -> tuple[TableState, dict[int, str], dict[tuple[int, int], str], Frame, list[Frame]]:
-    """One block of the kernel: what it refused, what closing dropped, and what moved on accounts."""
+    """Run one kernel block: rejections, messages dropped by closing, and account movements."""
     rows, sent, calls = receipts
     value = []
     dropped = state["contents"].slice(0, 0)
@@ -64,7 +64,7 @@ def block(
 
 
 def test_columns_equal_the_oracle_after_every_block() -> None:
-    """And the blocks are no idle ones: every error of a receipt and of a call comes up."""
+    """Every error of a receipt and of a call occurs in the blocks."""
     seen: Counter[str] = Counter()
     for seed in range(8):
         random = Random(seed)
@@ -109,7 +109,7 @@ def _list(column: Any) -> list[Any]:
 
 
 def _check_value(value: list[Frame], seen: Counter[str]) -> None:
-    """What is held of an account comes from it, and goes back to it."""
+    """Deposits come from their account and return to it."""
     for rows in value:
         ends = {int(ValueHolder.SOVEREIGN), int(ValueHolder.RESERVED)}
         for giver, taker in zip(rows["from_holder"].tolist(), rows["to_holder"].tolist(), strict=True):
@@ -156,7 +156,7 @@ def test_message_queue_chain_heads_equal_published_ones() -> None:
 
 
 def test_recorded_channel_accepts_its_message() -> None:
-    """The block of Kusama's Asset Hub: one message of 113 bytes in a channel of the limits seen on chain."""
+    """Replay the block of Kusama's Asset Hub: one message of 113 bytes in a channel with on-chain limits."""
     cases = load_vectors("substrate_roots")["message_queues"]
     case = next(case for case in cases if case["case"] == "real_kusama_asset_hub")
     ((sent_at, message),) = case["messages"]
@@ -185,7 +185,7 @@ WATERMARK = ("AheadRelayParent", "AdvancementRule", "LandsOnBlockWithNoMessages"
 
 
 def _violating(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.Config]:
-    """A receipt of chain 5, on relay parent 9, of which the last message has all violations that are named."""
+    """Build a receipt of chain 5, on relay parent 9, whose last message has all named violations."""
     config = spec.Config(**{**SMALL, "max_messages": 3})
     s = spec.genesis((1, 2, 3, 4, 5, 6), 0)
     s.watermark[5] = 7

@@ -27,7 +27,7 @@ CHAINS = {"a": {1: "caller"}, "b": {2: "echo"}}
 
 
 def with_a_resume(halts: list[tuple[str, int, int]], closes: int | None) -> tuple[Hrmp, int]:
-    """A network in which "b" suspends "a" and resumes it; and the tick after which the signal is in the channel."""
+    """Return a network in which "b" suspends and resumes "a", and the tick after which the signal is sent."""
     calls = [] if closes is None else [{"tick": closes, "do": "close", "sender": "b", "recipient": "a"}]
     small: dict[str, Any] = {"max_message_size": 256, "max_total_size": 25_600, "pages_per_block": 1}
     net = Hrmp(CHAINS, halts=[("b", 11, 21), *halts], session_blocks=2, channel_calls=calls, **small)
@@ -104,7 +104,7 @@ FORGED = {what: name for what, name in REFUSED.items() if name != "HeadMismatch"
 
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_receipt_is_rejected_for_its_error(what: str) -> None:
-    """And none is forged where nothing can be wrong in that way."""
+    """Errors that cannot occur are not forged."""
     s = spec.genesis((1, 2), 0)
     s.channels[1, 2] = spec.Channel(3, 30, 20, 0, 0, msg_count=3 * (what == "capacity"), total_size=15)
     options = HrmpOptions(channels="hrmp", max_messages_per_candidate=2)
@@ -135,7 +135,7 @@ def test_ineffective_candidates_are_rejected(malicious: tuple[str, str], said: s
 
 
 def checked(messages: tuple[tuple[int, bytes], ...], watermark: int = 9, parent: int = 9, **channel: Any) -> str:
-    """What the relay chain and the oracle say in block 10 of a receipt of 1, whose only channel is to 2."""
+    """Return verdicts of relay chain and oracle in block 10 on a receipt of 1, with its only channel to 2."""
     s = spec.genesis((1, 2), 0)
     s.watermark[1] = 4
     s.digests[1] = {6}
@@ -201,7 +201,7 @@ def test_relay_parent_is_an_existing_block_and_never_goes_back(parent: int, wate
 
 
 def test_stalled_recipient_only_fills_its_own_channel() -> None:
-    """The sender waits with the rest, other channels go on, and nothing is lost when it comes back."""
+    """The sender waits with the rest, other channels continue, and nothing is lost on its return."""
     small: dict[str, Any] = {"max_message_size": 256, "max_total_size": 700, "max_capacity": 3}
     chains = {"a": {1: "caller"}, "b": {2: "echo"}, "c": {3: "echo"}}
     net = Hrmp(chains, halts=[("b", 14, 60)], session_blocks=3, **small)
@@ -222,7 +222,7 @@ def test_stalled_recipient_only_fills_its_own_channel() -> None:
 
 
 def test_reopened_channel_drops_only_its_own_messages() -> None:
-    """Both ends ask, together and one after the other, also for channels that are closing or not there."""
+    """Both ends request, together and separately, also for closing and missing channels."""
     calls = [
         {"tick": tick, "do": "close", "sender": "a", "recipient": "b", "by": "ab"[tick // 5 % 2]}
         for tick in range(12, 48, 5)
@@ -242,7 +242,7 @@ def test_reopened_channel_drops_only_its_own_messages() -> None:
 
 
 def test_withdrawn_request_frees_its_slot_in_the_same_block() -> None:
-    """Limits count as calls are executed; the relay chain commits to the counts where they are not 0."""
+    """Limits count as calls execute; the relay chain commits to nonzero counts."""
     s = spec.genesis((1, 2, 3), 100)
     config = spec.Config(max_outbound_channels=1, max_inbound_channels=1)
     options = HrmpOptions(channels="hrmp", max_outbound_channels=1, max_inbound_channels=1)

@@ -25,7 +25,7 @@ def until(net: Hrmp, tick: int) -> None:
 
 
 def ended(net: Hrmp) -> bool:
-    """Whether every call that a program made has been answered, refused or dropped, or its answer has."""
+    """Return whether every program call or its answer was answered, rejected or dropped."""
     made = net.count(Event.EXECUTED, Kind.INGRESS)
     answered = net.count(Event.EXECUTED, Kind.RESPONSE)
     return made == answered + net.count(Event.DROPPED)
@@ -82,8 +82,10 @@ def test_late_parachain_receives_nothing_earlier() -> None:
 
 @pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_random_networks_with_parachains_joining_and_leaving(seed: int) -> None:
-    """Every call ends, and roots do not depend on buckets; the oracle, the accounts and the counts are checked at every
-    tick."""
+    """Every call ends, and roots are independent of buckets.
+
+    The oracle, the accounts and the counts are checked at every tick.
+    """
     nets = []
     for cuts in (1, 3):
         random = Random(seed)

@@ -49,7 +49,7 @@ def rows_of(frame: Frame, schema: pa.Schema, *names: str) -> list[tuple[Any, ...
 
 
 def given_state(chains: dict[int, spec.Parachain]) -> dict[str, list[tuple[Any, ...]]]:
-    """The oracle's chains as rows of the kernel's tables."""
+    """Return the oracle's chains as rows of the kernel's tables."""
     pages = [(p.para, y, n, page) for p in chains.values() for y, held in sorted(p.pages.items()) for n, page in held]
     ends = []
     for p in chains.values():
@@ -87,7 +87,7 @@ def kernel_block(
     number: int,
     limits: spec.Limits,
 ) -> tuple[TableState, InboundMessages, Frame]:
-    """Blocks of the chains of ``tips``: they receive, then their messages are packed, then they send."""
+    """Run blocks of the chains of ``tips``: they receive, pack their messages, and send."""
     seen_state, options = state_of(s), options_of(limits)
     found, wrong = read_relay_chain(state["ends"], seen_state["contents"], seen_state["channels"], tips)
     assert len(wrong) == 0
@@ -106,7 +106,7 @@ def kernel_block(
 
 @pytest.mark.parametrize("overflow", ["wait", "drop"])
 def test_columns_equal_the_oracle_after_every_block(overflow: Any) -> None:
-    """And what was sent comes, once and in order, unless it is dropped; everything that can happen does."""
+    """Sent messages arrive once and in order unless dropped; every event occurs."""
     seen_events: Counter[str] = Counter()
     for seed in (0, 1):
         random = Random(seed)
@@ -176,7 +176,7 @@ def test_columns_equal_the_oracle_after_every_block(overflow: Any) -> None:
 
 
 def _check_order(executed: Frame, came: Counter[tuple[int, int]], s: relay.State, events: Counter[str]) -> None:
-    """Messages of a lane come in the order in which they were sent; what a closed channel dropped is skipped."""
+    """Check that messages of a lane arrive in sending order; drops of closed channels are skipped."""
     opened = read_pages(executed)
     assert not opened.malformed.any()
     columns = opened.messages.to_pylist(), opened.page.tolist(), opened.indices.tolist()

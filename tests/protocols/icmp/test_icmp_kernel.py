@@ -22,7 +22,7 @@ CHAINS = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate(
 
 
 def sound(net: Driven) -> None:
-    """G1 to G6 and G9 hold of all that was consumed."""
+    """Check G1 to G6 and G9 for all consumed queues."""
     record = Record(net.oracle.log, net.oracle.options)
     assert [finding for check in RUNTIME_CHECKS for finding in check(record) if finding.status == "violated"] == []
 
@@ -34,7 +34,7 @@ def fork(first: int, last: int, kept: int, **followers: int) -> FaultRule:
 
 
 def talk(net: Driven, r: Random, ticks: int) -> None:
-    """In every tick some users tell some callers to call an echo elsewhere."""
+    """Let users tell callers to call an echo elsewhere, in every tick."""
     for _ in range(ticks):
         for _ in range(r.randrange(4)):
             x, y = r.sample(range(1, 5), 2)
@@ -43,7 +43,7 @@ def talk(net: Driven, r: Random, ticks: int) -> None:
 
 
 def test_message_delivered_on_a_lost_fork_is_delivered_again_once() -> None:
-    """Two leaves that route differently for 20 blocks: a and b follow the one that is lost, c and d the other."""
+    """Two leaves route differently for 20 blocks: a and b follow the lost one, c and d the other."""
     net = Driven(CHAINS, faults=[fork(5, 24, 1, a=0, b=0, c=1, d=1)])
     r = Random(1)
     talk(net, r, 25)
@@ -65,7 +65,7 @@ def test_message_delivered_on_a_lost_fork_is_delivered_again_once() -> None:
 
 @pytest.mark.parametrize("cuts", [1, 3])
 def test_five_leaves(cuts: int) -> None:
-    """Nothing of one leaf is seen at another, and how chains are cut does not matter."""
+    """No leaf sees data of another, and partitioning does not matter."""
     net = Driven(CHAINS, faults=[fork(3, 8, 2, a=0, b=1, c=2, d=4), fork(12, 15, 0, a=1, b=0)], cuts=cuts, seed=3)
     talk(net, Random(2), 18)
     net.step(8)
@@ -74,7 +74,7 @@ def test_five_leaves(cuts: int) -> None:
 
 
 def test_long_queue_roots_follow_the_definition() -> None:
-    """Hazards 22 and 23: more messages than one-byte keys number, and bodies around the width of a digest."""
+    """Hazards 22 and 23: more messages than one-byte keys, and bodies around the width of a digest."""
     net = Driven(CHAINS)
     for size in (*range(28, 36), 0, 1, 64, 5_000, *[7] * 60):
         net.call(10, 21, bytes(size))

@@ -29,7 +29,7 @@ def rows_of(rows: Frame, *names: str) -> list[tuple[int, ...]]:
 
 @dataclass
 class Gossip:
-    """What gossip knows of all nodes."""
+    """Gossip state of all nodes."""
 
     pools: dict[int, set[int]]
     expected: dict[int, set[int]]
@@ -50,7 +50,7 @@ class Gossip:
 
 @dataclass
 class Mail:
-    """What is on its way to nodes: rows of destination, source and the rest."""
+    """In-flight messages of nodes: rows of destination, source and the rest."""
 
     offers: list[tuple[int, ...]] = field(default_factory=list)
     requests: list[tuple[int, ...]] = field(default_factory=list)
@@ -104,7 +104,7 @@ def run_one_by_one(traders: dict[int, Trader], mail: Mail, gossip: Gossip, time:
 
 
 def play(seed: int) -> dict[str, int]:
-    """Play a network, by columns and one by one, and return what happened how often."""
+    """Play a network by columns and sequentially, and return event counts."""
     random = Random(seed)
     count = random.randint(3, 7)
     nodes = range(count)
@@ -176,7 +176,7 @@ def play(seed: int) -> dict[str, int]:
 
 
 def assert_bounded(trades: Trades, traders: dict[int, Trader]) -> None:
-    """No peer has more unpaid deliveries than its credit; the tables are those of the nodes, one by one."""
+    """Assert that unpaid deliveries of each peer are within its credit, and that tables equal the nodes."""
     due: dict[tuple[int, int], int] = {}
     for node, peer in rows_of(trades.due, "node", "peer"):
         due[node, peer] = due.get((node, peer), 0) + 1

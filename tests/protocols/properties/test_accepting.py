@@ -38,7 +38,7 @@ plans = st.lists(
 
 
 def attached(net: cw.Network) -> int:
-    """What is attached to requests that actors have in hand."""
+    """Return the amounts attached to pending requests of actors."""
     held = {}
     for actor in ACTORS:
         for sender, callback, amount, _ in net.state_of(actor)["held"]:

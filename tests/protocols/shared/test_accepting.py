@@ -16,7 +16,7 @@ QUICK: dict[str, dict[str, Any]] = {"xdm": {"archiving_depth": 1, "challenge_per
 
 
 class Escrow(cw.Program):
-    """Takes the buyer's money, pays the seller, and answers the buyer when the seller has its money.
+    """Accept the buyer's money, pay the seller, and answer the buyer after the payment.
 
     Methods: ``buy`` accepts first; ``hope`` does not; ``much`` accepts more than is attached; ``twice`` in two parts;
     ``trap`` raises after accepting; ``keep`` stays open, and ingress ``take`` accepts a part of it.
@@ -164,7 +164,7 @@ def test_handler_without_a_request_must_name_one() -> None:
 
 
 def attached_as(kind: Any, keep: list[cw.Context]) -> type[cw.Program]:
-    """A program that gives the context numbers of another type than ``int``."""
+    """Create a program that passes the context numbers of another type than ``int``."""
 
     class Numbers(cw.Program):
         def on_request(self, request: cw.Request, context: cw.Context) -> None:

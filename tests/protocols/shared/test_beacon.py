@@ -54,7 +54,7 @@ def carried(*orders: tuple[int, bytes]) -> pa.Table:
 
 
 def roots(lake: Lake) -> list[list[Any]]:
-    """The headers of every height, ascending by chain and number."""
+    """Return the headers of every height, ascending by chain and number."""
     found = []
     for height in lake.heights():
         tables = lake.log_rows("headers", lake.manifest(height))
@@ -70,7 +70,7 @@ def rows(net: LakeNetwork, table: str, height: int | None = None) -> list[dict[s
 
 
 def play(net: LakeNetwork, *, cold: bool = False, fork: bool = False) -> None:
-    """Orders, claims, a forgery; in a network that forks, all of it on both branches."""
+    """Play orders, claims and a forgery; in a forking network on both branches."""
     scripts = {
         0: carried((0, wire(SEND, 1, 5, 1)), (3, wire(CLAIM, 0, 70, 2))),
         1: carried((1, wire(SEND, 2, 7, 3)), (1, b"no seal"), (4, wire(SEND, 0, 1, 4))),
@@ -131,7 +131,7 @@ def test_fork_is_followed_and_reverted(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    """The headers of every height of a network that forks, in one bucket."""
+    """Return the headers of every height of a forking network in one bucket."""
     with register_protocol(INFO), network(tmp_path_factory.mktemp("whole"), SCENARIO + FORK) as net:
         play(net, fork=True)
         return roots(net.lake)
@@ -203,7 +203,7 @@ def test_protocol_log_is_a_table_of_the_lake(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reopened", [32, 33, 40])
 def test_compacted_and_vacuumed_data_is_still_readable(tmp_path: Path, reopened: int) -> None:
-    """Members go back at tick 40: to states, rows and headers of heights whose small files are gone."""
+    """Members revert at tick 40 to states, rows and headers of heights whose small files were removed."""
     scenario = SCENARIO + FORK.replace("6", "20")
     found = []
     for name, stops in (("through", (45,)), ("again", (reopened, 45))):

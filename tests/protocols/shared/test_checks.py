@@ -11,7 +11,7 @@ from causeway.protocols.shared.checks import Check, first_failed, first_refusals
 
 
 class Why(IntEnum):
-    """Refusals, numbered otherwise than their checks."""
+    """Rejections numbered differently from their checks."""
 
     FINE = 9
     ODD = 4

@@ -20,7 +20,7 @@ from tests.support.ic.ic_network import ACTOR, Network
 
 
 def busy() -> Network:
-    """A network with something in every part of its state."""
+    """Create a network with data in every table of its state."""
     canisters = {1: (0, ACTOR), 2: (1, ACTOR), 3: (1, "caller"), 4: (2, ACTOR), 5: (0, "echo")}
     net = Network(
         canisters,
@@ -41,7 +41,7 @@ def busy() -> Network:
 
 
 def holding() -> Network:
-    """A network in which a canister has requests in hand."""
+    """Create a network in which a canister has pending requests."""
     net = Network({1: (0, ACTOR), 2: (1, ACTOR)})
     for cycles in (7, 8):
         net.call(1, 2, "hold", cycles=cycles)
@@ -55,7 +55,7 @@ def roots(net: Network, state: Any) -> list[bytes]:
 
 
 def changed(column: Any) -> Any:
-    """The column with another first value."""
+    """Return the column with another first value."""
     if isinstance(column, np.ndarray):
         other = column.copy()
         if other.ndim > 1:
@@ -117,7 +117,7 @@ def sha256(data: bytes) -> bytes:
 
 
 def leaf(row: dict[str, Any]) -> bytes:
-    """The leaf of a message by hand: 00, fixed fields big-endian, method, payload."""
+    """Compute the leaf of a message by hand: 00, fixed fields big-endian, method, payload."""
     method = row["method"].encode()
     fixed = struct.pack(
         ">BBBIIQQQQQ",

@@ -24,7 +24,7 @@ Engine = Callable[..., Played]
 
 
 def networks(kind: type[Network] | type[OracleNetwork]) -> Iterator[Engine]:
-    """Makes networks that certify; what holds of every network is checked at the end."""
+    """Create certifying networks; check invariants at the end."""
     made: list[Played] = []
 
     def network(*args: Any, options: dict[str, Any] | None = None, **scenario: Any) -> Played:
@@ -42,12 +42,12 @@ def networks(kind: type[Network] | type[OracleNetwork]) -> Iterator[Engine]:
 
 @pytest.fixture(params=[Network, OracleNetwork])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """Kernel and oracle in turn."""
+    """Return kernel and oracle in turn."""
     yield from networks(request.param)
 
 
 def received(net: Played, chain: int) -> list[int]:
-    """The callbacks of the requests that a subnet has taken from streams, as often as it did."""
+    """Return the counted callbacks of requests that a subnet inducted from streams."""
     return [event[5] for event in of(net.happened, chain, "received", "REQUEST")]
 
 
@@ -63,7 +63,7 @@ def test_messages_are_inducted_once_their_block_is_executed(engine: Engine, dela
 
 
 def one_call(net: Played, hop: int) -> None:
-    """A call and its answer take ``hop`` rounds each way."""
+    """Assert that a call and its answer take ``hop`` rounds each way."""
     net.call(1, 2, cycles=7)
     net.rounds(hop)
     assert received(net, 1) == []
@@ -127,7 +127,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("does", MAKERS)
 def test_malicious_proposals_are_notarized_by_nobody(engine: Engine, does: str) -> None:
-    """Subnet 0 has taken nothing of subnet 1 for a while, so that its stream holds what was taken before."""
+    """Subnet 0 inducts nothing of subnet 1 for a while, so that its stream holds earlier messages."""
     withheld = frozenset((tick, 1, 0) for tick in range(1, 9))
     limit = {"payload_bytes": 700} if does == "oversized" else {}
     net = engine(TWO, options=limit, makers=[(does, 1, 4, 8)], withheld=withheld)
@@ -168,7 +168,7 @@ def test_payloads_too_small_for_a_message_still_carry_signals(engine: Engine) ->
 
 
 def test_hazard_35_each_subnet_counts_its_own_heights(engine: Engine) -> None:
-    """A subnet that is halted makes no height; what it has certified is served all the same."""
+    """A halted subnet makes no height; its certified data is still served."""
     net = engine(TWO, halts=[(1, 3, 5)])
     net.call(2, 1)
     net.rounds(3)

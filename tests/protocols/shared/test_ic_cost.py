@@ -25,14 +25,14 @@ HISTORY = 12
 
 
 def called(number: int) -> bytes:
-    """What a user tells a caller: to call a canister."""
+    """Build a user message that tells a caller to call a canister."""
     body = pa.array([b"body"], pa.binary())
     payload: bytes = encode_calls(np.array([number], dtype=np.uint64), 0, 0, "m", body)[0].as_py()
     return payload
 
 
 def network(rounds: int, chains: int = CHAINS, busy: int = 2) -> KernelRun:
-    """Subnets with a caller and an echo each; at every tick users make the first ``busy`` callers call the next."""
+    """Create subnets with a caller and an echo each; the first ``busy`` callers call the next at every tick."""
     canisters: dict[int, tuple[int | None, str | None, int]] = {}
     for chain in range(chains):
         canisters[2 * chain] = (chain, "caller", 0)
@@ -43,7 +43,7 @@ def network(rounds: int, chains: int = CHAINS, busy: int = 2) -> KernelRun:
 
 
 def last_round(run: KernelRun, rounds: int) -> Counter[str]:
-    """What the last of some rounds costs."""
+    """Return the cost of the last of several rounds."""
     for tick in range(run.tick + 1, rounds):
         run.round(Tick(tick, tick))
     with counted((digests, functions)) as found:

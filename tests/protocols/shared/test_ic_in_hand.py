@@ -37,7 +37,7 @@ def messages(rows: list[Ref], kind: Kind, respondent: str, originator: str) -> F
 
 
 def executed(inputs: Frame, answers: list[tuple[int, Ref, bool]]) -> Execution:
-    """(row of the input at hand, the request answered, whether that is another)."""
+    """Return (current input row, answered request, whether that is another)."""
     rows = [ref for _, ref, _ in answers]
     produced = messages(rows, Kind.RESPONSE, "sender", "receiver")
     nothing = np.zeros(len(rows), dtype=np.uint64)

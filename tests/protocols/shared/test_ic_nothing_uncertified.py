@@ -33,7 +33,7 @@ def calls(*receivers: int, method: str = "echo") -> bytes:
 
 
 def scenario(**options: Any) -> Scenario:
-    """Every subnet has messages for every other in every round, requests and answers, some of them rejected."""
+    """Create requests, answers and rejects between all subnets in every round."""
     told = [
         Call(1, 10, 9, "do", calls(20, 20, 20, 30, 11)),
         Call(2, 20, 9, "do", calls(30, 30, 10, method="refuse")),
@@ -45,7 +45,7 @@ def scenario(**options: Any) -> Scenario:
 
 
 class Played:
-    """One round that can be played again and again, with other slices and other messages."""
+    """One repeatable round, with other slices and other messages."""
 
     def __init__(self, run: KernelRun, tick: Tick) -> None:
         self.run, self.tick, self.group = run, tick, run.groups[0]
@@ -63,7 +63,7 @@ class Played:
         return replace(self.plan, content=replace(content, brought=replace(content.brought, candidates=slices)))
 
     def roots(self, plan: Plan[Any] | None = None, offered: Frame | None = None) -> tuple[bytes, tuple[str, ...]]:
-        """The roots after the round, and why something was refused."""
+        """Return the roots after the round, and the rejection reasons."""
         inputs: Inputs[Any] = Inputs(self.ingress, self.carried, self.offered if offered is None else offered, self.own)
         result = self.run.kernel.round(self.state, self.group, plan or self.plan, inputs, self.tick)
         assert not len(result.state.stopped)
@@ -78,11 +78,11 @@ class Played:
         return roots
 
     def without(self, row: int) -> bytes:
-        """The roots where one slice was not brought."""
+        """Return the roots without one slice."""
         return self.roots(self.with_slices(self.slices.filter(np.arange(len(self.slices)) != row)))[0]
 
     def shorter(self, row: int) -> set[bytes]:
-        """The roots where one slice was cut: anybody may take less of what is certified."""
+        """Return the roots with one truncated slice: anybody may take less of certified data."""
         ends, found = self.slices["message_end"], set()
         for end in range(int(self.slices["message_begin"][row]), int(ends[row])):
             cut = ends.copy()
@@ -92,7 +92,7 @@ class Played:
 
 
 def altered(column: Any, row: int, draw: random.Random) -> Any:
-    """The column with one value altered somehow."""
+    """Return the column with one altered value."""
     if isinstance(column, np.ndarray):
         column = column.copy()
         if column.ndim == 2:
@@ -141,7 +141,7 @@ def test_altered_message_is_not_inducted_and_affects_no_other() -> None:
 
 
 def test_signals_beyond_the_wire_limit_of_a_slice_are_read() -> None:
-    """Without limits a subnet may reject a million messages in a round, and whoever sent them has to see that."""
+    """Without limits a subnet may reject a million messages in a round, and their sender must learn it."""
     count = MAX_HEADER_BYTES + 1
     one, rows = np.ones(1, dtype=np.uint64), np.zeros(count, dtype=np.int64)
     indexes, reasons = np.arange(1, count + 1, dtype=np.uint64), np.full(count, 7, dtype=np.uint8)
@@ -153,7 +153,7 @@ def test_signals_beyond_the_wire_limit_of_a_slice_are_read() -> None:
 
 
 def test_subnet_stopping_during_a_tree_rebuild_stops_alone() -> None:
-    """Its messages are not among the inputs of those that go on, and its trees are still to be built."""
+    """Its messages are excluded from the inputs of others, and its trees are rebuilt later."""
     told = Call(1, 10, 9, "do", calls(20, 20))
     played = replace(scenario(reject_every=0), ingress={tick: [told] for tick in (1, 8, 9)}, worn=((7, 1, 2),))
     kept = KernelRun(played, apart=False, via_tables=True)
@@ -165,7 +165,7 @@ def test_subnet_stopping_during_a_tree_rebuild_stops_alone() -> None:
 
 
 def _attack(played: Played, row: int, draw: random.Random, causes: Counter[str]) -> None:
-    """Alter every column of a slice, and of one of its messages; leave a message out, and bring one twice."""
+    """Alter every column of a slice and of one of its messages; omit a message, and duplicate one."""
     slices, offered = played.slices, played.offered
     without, shorter = played.without(row), played.shorter(row)
     attempts: list[tuple[str, Any, Any]] = []

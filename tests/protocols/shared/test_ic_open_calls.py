@@ -17,7 +17,7 @@ WORD = 2**64
 
 
 def messages(rows: list[tuple[int, int, int, int]], *, response: bool) -> Frame:
-    """(originator, callback, respondent, deadline) as requests or as responses."""
+    """Return (originator, callback, respondent, deadline) as requests or as responses."""
     columns = [np.array([row[place] for row in rows], dtype=np.uint64) for place in range(4)]
     ends = ("receiver", "sender") if response else ("sender", "receiver")
     found: dict[str, Any] = {ends[0]: columns[0], "callback": columns[1], ends[1]: columns[2]}

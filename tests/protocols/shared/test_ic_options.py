@@ -137,7 +137,7 @@ def test_tick_length_bounds_are_inclusive(tmp_path: Path, seconds: str) -> None:
 
 
 def test_lifetime_is_counted_in_whole_ticks() -> None:
-    """Two ticks of 1 s do not reach a lifetime of 2.5 ticks' worth, three do: nothing is rounded down."""
+    """Two ticks of 1 s do not reach a lifetime of 2.5 ticks, three do: nothing is rounded down."""
     from causeway.protocols.ic.registry import lifetime_ticks
 
     for lifetime, tick_ns, ticks in ((0, 7, 0), (1, 10**9, 1), (5, 2 * 10**9, 3), (LARGEST // 10**9, 1, None)):

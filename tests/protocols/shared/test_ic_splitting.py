@@ -30,8 +30,10 @@ def call(chain: int, canister: int, *receivers: int) -> Call:
 
 
 def network(*, other_moves: tuple[tuple[int, int, int], ...] = (), **rest: Any) -> Scenario:
-    """Return a network in which canisters 1 on one subnet, and 2 and 3 on another, call each other in ticks 2 to 5; 3
-    goes to a new subnet at tick 4."""
+    """Create a network with calls in ticks 2 to 5 and a split at tick 4.
+
+    Canister 1 on one subnet, and 2 and 3 on another call each other; 3 moves to the new subnet.
+    """
     ingress = {
         tick: [
             call(HOME, 1, 2, 3, 3),
@@ -61,7 +63,7 @@ def reasons(events: Frame, kind: Kind) -> Counter[str]:
 
 @pytest.mark.parametrize("other", [TICK - 1, TICK, TICK + 1])
 def test_34_all_calls_end_under_other_registry_change_ticks(other: int) -> None:
-    """Canister 4 moves in the round before, of and after the split, to the subnet that is split."""
+    """Canister 4 moves to the split subnet in the round before, of and after the split."""
     compare(network(other_moves=((other, 4, PARENT),)), settling=40)
 
 
@@ -182,7 +184,7 @@ def test_split_is_recorded_in_the_lake_and_its_programs_move(tmp_path: Path) -> 
 
 
 def test_run_resumes_over_a_split(tmp_path: Path) -> None:
-    """Stopped before, at and behind the split, in one bucket or a task for each chain: the same root."""
+    """Stop before, at and after the split, in one bucket or a task per chain: roots are equal."""
     path = tmp_path / "split.toml"
     path.write_text(FILE + RIGHT + CALLS)
     roots = set()

@@ -95,7 +95,7 @@ def test_invalid_faults_are_reported(more: str, said: tuple[str, ...], tmp_path:
 
 
 def test_fork_in_a_partitioned_and_resumed_lake(tmp_path: Path) -> None:
-    """The same root whatever the buckets and commits, and all that is said of forks is in the summary."""
+    """Roots are independent of buckets and commits, and the summary has all fork data."""
     found = []
     for place, keys in enumerate(({}, {"network.partitions": "3", "network.commit_every": "5"})):
         path = tmp_path / "scenario.toml"
@@ -138,7 +138,7 @@ REFUSED = {
 
 
 def _played(*faults: FaultRule) -> Memory:
-    """Three chains, of which each calls the next in every tick; the answers come back."""
+    """Play three chains that each call the next in every tick, with answers."""
     net = Memory({name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}, faults=faults)
     for tick in range(14):
         for n in (1, 2, 3):
@@ -155,7 +155,7 @@ def honest() -> Memory:
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_malicious_collator_is_rejected_by_name_and_the_honest_one_continues(what: str, honest: Memory) -> None:
-    """The roots at the end are those of a network without it, so that nothing else came of it."""
+    """Final roots equal those of a network without it: it had no other effect."""
     net = _played(FaultRule("candidate", 1, None, 4, 10, {"what": what}))
     events = net.surviving(Event.REJECTED)
     assert set(events["reason"].to_pylist()) == {REFUSED[what]}
@@ -215,7 +215,7 @@ OFF, ON = "deregister", "register"
 def test_call_to_a_leaving_parachain_is_executed_dropped_or_rejected(
     calls: list[tuple[int, str]], faults: list[FaultRule], count: int, dropped: set[int] | None
 ) -> None:
-    """Each exactly once, no body is left, and nothing waits for ever; the chains are cut into buckets."""
+    """Each call ends once, no body remains, and nothing waits forever; the chains are split into buckets."""
     chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
     net = Memory(chains, options=_calls(*calls), faults=faults, cuts=4)
     for _ in range(count):
@@ -235,7 +235,7 @@ def test_call_to_a_leaving_parachain_is_executed_dropped_or_rejected(
 
 @pytest.mark.parametrize("tick", [4, 5])
 def test_parachain_reregistered_before_its_last_block_was_rejected_continues(tick: int) -> None:
-    """With ``now_minus_1`` nothing is wrong with a block that it made before: it is included, and not taken back."""
+    """With ``now_minus_1`` its earlier block is valid: it is included, and not reverted."""
     options = {**_calls((tick, OFF), (tick + 1, ON)), "watermark_mode": "now_minus_1"}
     net = Memory({name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}, options=options)
     for _ in range(10):
@@ -247,7 +247,7 @@ def test_parachain_reregistered_before_its_last_block_was_rejected_continues(tic
 
 
 def test_twice_rejected_parachain_holds_no_removed_body() -> None:
-    """a gives bodies up once it has gone back, since b is gone; what it builds next is refused, since it is itself."""
+    """a drops bodies after its reversion, since b is gone; its next block is rejected for a itself."""
     calls = [{"tick": 6, "chain": "b", "do": OFF}, {"tick": 9, "chain": "a", "do": OFF}]
     chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
     net = Memory(chains, options={"para_calls": calls})
@@ -260,7 +260,7 @@ def test_twice_rejected_parachain_holds_no_removed_body() -> None:
 
 
 def test_unconsumable_body_is_dropped_at_once_and_others_remain() -> None:
-    """b halts; of 12 calls of a it does not want to hear some in the middle. What is told of them is not kept."""
+    """b halts and rejects some of 12 calls of a in the middle. Data about them is not retained."""
     calls = _calls((6, "block"), (12, "unblock"))
     chains = {name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}
     net = Memory(chains, options=calls, faults=[FaultRule("halt", 1, None, 0, 60)])
@@ -280,7 +280,7 @@ def test_unconsumable_body_is_dropped_at_once_and_others_remain() -> None:
 
 
 def test_fetchable_body_is_never_given_up() -> None:
-    """It comes later than anything else rests that may still move: validators ask for it so late."""
+    """It arrives after all other activity has ended, at the late request of validators."""
     options = {"bodies": "drawn", "body_loss": 1.0, "fallback_request": "on", "fallback_after": 5_000}
     net = Memory({"A": {1: "caller"}, "B": {2: "echo"}}, options=options)
     net.call(1, 2, b"hello")

@@ -194,7 +194,7 @@ def test_rejected_calls_are_named_and_change_nothing() -> None:
 
 
 def test_planned_calls_beyond_block_capacity_move_to_later_blocks() -> None:
-    """All of 230 in one tick, and of some more while they are made, each once and in order."""
+    """Execute all of 230 in one tick, and some more meanwhile, each once and in order."""
     chains = {name: {number: "echo"} for number, name in enumerate("abcdefghijklmnop", 1)}
     pairs = [(x, y) for x in chains for y in chains if x != y][:230]
     planned = calls(*((3, "cancel", x, y, "a") for x, y in pairs), *((4, "close", x, "a", "a") for x in "bcd"))
@@ -219,7 +219,7 @@ def test_calls_larger_than_a_page_are_rejected_and_larger_answers_truncated() ->
 
 
 def test_keys_are_those_of_deployed_relay_chains() -> None:
-    """The prefixes that clients of relay chains know by heart."""
+    """Check the well-known prefixes of relay chain clients."""
     pallet = "6a0da05ca59913bc38a8630590f2627c"
     known = {
         "HrmpChannels": "b6604cff828a6e3f579ca6c59ace013d",

@@ -15,7 +15,7 @@ from causeway.scenarios.scenario import load_scenario
 
 
 class Friend(cw.Program):
-    """Calls a friend whom its options name, and one whom it names itself."""
+    """Program that calls one program named in its options, and one named by itself."""
 
     def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
         context.call(self.options["friends"][0], "by_option")
@@ -27,7 +27,7 @@ class Friend(cw.Program):
 
 
 class Tally(cw.VectorProgram):
-    """Counts the messages that it gets, and passes calls on to the program that its options name."""
+    """Program that counts its messages and forwards calls to the program in its options."""
 
     schema = pa.schema([pa.field("program", pa.uint64(), nullable=False), pa.field("got", pa.uint64(), nullable=False)])
 

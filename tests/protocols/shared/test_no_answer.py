@@ -14,7 +14,7 @@ QUICK: dict[str, dict[str, Any]] = {"xdm": {"archiving_depth": 1, "challenge_per
 
 
 class Asks(cw.Program):
-    """Passes requests on, and fails at the answers."""
+    """Program that forwards requests and fails at the answers."""
 
     def on_request(self, request: cw.Request, context: cw.Context) -> None:
         context.call(self.options["friend"], "echo", note=request.ref)

@@ -15,7 +15,7 @@ PACKAGE = Path(causeway.__file__).parent
 
 
 def test_no_two_draws_use_equal_words() -> None:
-    """At one height of one chain, under one seed."""
+    """Compare draws at one height of one chain, under one seed."""
     words = {what: draw_words(what, 5, 7, 30).random_raw(4).tolist() for what in DrawPurpose}
     assert not any(set(words[one]) & set(words[other]) for one, other in itertools.combinations(DrawPurpose, 2))
     assert draw_words(DrawPurpose.FRAUD, 5, 7, 30, which=1).random_raw() not in words[DrawPurpose.FRAUD]
@@ -32,7 +32,7 @@ def test_all_kernel_draws_are_listed() -> None:
 
 
 def test_long_draws_share_no_words() -> None:
-    """More words than the generator makes at once: they stand nowhere in the draws of other times, kinds or numbers."""
+    """Use more words than one generator batch: none recurs at other times, kinds or numbers."""
     whens, count = (30, 31, 32, 36), 40
     draws = [
         draw_words(what, 5, 7, when, which).random_raw(count)

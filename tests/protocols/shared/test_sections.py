@@ -18,7 +18,7 @@ CHAINS = np.arange(2, 22, dtype=np.uint32)
 
 
 def table(owners: list[int], numbers: list[int], texts: bool) -> Frame:
-    """A table with a row for each owner: numbers, digests and, if asked for, texts."""
+    """Build a table with a row per owner: numbers, digests and, if requested, texts."""
     number = np.array(numbers, dtype=np.uint64)
     columns: dict[str, Any] = {"owner": np.array(owners, dtype=np.uint32), "number": number}
     columns["zero"] = repeat_value(np.uint64(0), len(owners))
@@ -30,7 +30,7 @@ def table(owners: list[int], numbers: list[int], texts: bool) -> Frame:
 
 
 def altered(draws: np.random.Generator, owners: list[int], numbers: list[int]) -> tuple[list[int], list[int]]:
-    """A table after a few rows were put in, taken out and changed."""
+    """Return a table after insertions, removals and changes of a few rows."""
     owners, numbers = owners.copy(), numbers.copy()
     for _ in range(int(draws.integers(0, 4))):
         row, kind = int(draws.integers(0, len(owners) + 1)), int(draws.integers(0, 3))

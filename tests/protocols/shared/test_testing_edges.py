@@ -17,7 +17,7 @@ from tests.network.test_testing import QUICK, recheck
 
 
 class Open(cw.Program):
-    """Does what it is asked to."""
+    """Program that executes its requests."""
 
     entered: Event | None = None
     waits: Event | None = None
@@ -37,11 +37,11 @@ class Open(cw.Program):
         return None if request.method == "hold" else (b"ok", request.amount)
 
     def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
-        """Hear it."""
+        """Handle the message."""
 
 
 class Broken(Open):
-    """Makes nothing of what was kept before."""
+    """Class that discards its previous state."""
 
     def upgraded(self, state: Any) -> Any:
         raise KeyError("nope")
@@ -297,7 +297,7 @@ def test_external_names_and_objects_are_printed_on_one_line(tmp_path: Path) -> N
 
 
 class Deaf(cw.Program):
-    """Cannot hear the answers to its calls, at first."""
+    """Class that cannot handle answers to its calls at first."""
 
     def on_ingress(self, message: cw.Ingress, context: cw.Context) -> None:
         context.call("open", "take", b"", amount=5)
@@ -307,7 +307,7 @@ class Deaf(cw.Program):
 
 
 class Hearing(Deaf):
-    """Hears them."""
+    """Class that handles them."""
 
     def on_reply(self, reply: cw.Reply, context: cw.Context) -> None:
         self.state["heard"] = reply.payload

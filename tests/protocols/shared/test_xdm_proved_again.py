@@ -13,8 +13,10 @@ CALLS, AGAIN = 24, 4
 
 
 def proved(net: Network) -> Iterator[tuple[int, int, int]]:
-    """Run until everything is answered: of each request to ``B`` that is proved its block, its nonce, and the nonce
-    that ``B`` expected at the height before."""
+    """Run until all is answered; return block, nonce and expected nonce of each proved request to ``B``.
+
+    The expected nonce is that of ``B`` at the height before.
+    """
     for tick in range(200):
         if tick < CALLS:
             net.call(1, 2, bytes([tick]))
@@ -39,7 +41,7 @@ def proved(net: Network) -> Iterator[tuple[int, int, int]]:
     ],
 )
 def test_recently_proved_messages_are_not_proved_again(ahead: int, halted: bool) -> None:
-    """Of what is lost the first is proved again, while others behind it were proved only just before."""
+    """The first lost message is proved again, unlike later ones proved just before."""
     kind = ("halt", "B", None) if halted else ("drop", "A", "B")
     options = {"resubmit_after": AGAIN, "max_future_nonces": ahead}
     net = Network(

@@ -80,7 +80,7 @@ def test_plans_beyond_the_number_range_are_rejected(tmp_path: Path, given: dict[
 
 
 def test_last_allowed_ticks(tmp_path: Path) -> None:
-    """And a fault without an end is one."""
+    """Include a fault without an end."""
     drop = f'[[faults]]\nkind = "drop"\nsource = "left"\nfrom = {LAST_TICK}\n'
     more = f"{HALT}from = {LAST_TICK}\nuntil = {LAST_TICK}\n{drop}"
     with network(tmp_path, tick=LAST_TICK - 40, more=more) as net:
@@ -89,7 +89,7 @@ def test_last_allowed_ticks(tmp_path: Path) -> None:
 
 
 def test_blocks_beyond_the_number_range_are_not_made(tmp_path: Path) -> None:
-    """Each of six calls waits for the answer to the one before it, with as long a period as is allowed."""
+    """Each of six calls waits for the previous answer, under the longest allowed period."""
     options = f"challenge_period = {MOST_BLOCKS}\nmax_outgoing_messages = 1"
     with network(tmp_path, options=options, tick=LAST_TICK, count=6) as net:
         with pytest.raises(InvalidInput, match=rf"tick \d+: its blocks .* at most {LAST_NUMBER}$"):

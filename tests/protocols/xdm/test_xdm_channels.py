@@ -94,7 +94,7 @@ def test_channels_are_numbered_by_pair() -> None:
 
 
 def test_open_request_two_numbers_ahead_belongs_to_no_channel() -> None:
-    """Hazard 10; the second is proved again when the first is there."""
+    """Hazard 10; the second is proved again once the first exists."""
     net = settled(network(initiate(0), initiate(0)))
     assert ("B", "INVALID_CHANNEL") in notices(net)
     assert states(net, 1) == (ChannelState.OPEN, ChannelState.OPEN)
@@ -132,7 +132,7 @@ def test_channel_closed_by_the_other_side_returns_the_whole_deposit() -> None:
 
 @pytest.mark.parametrize(("reserve", "percent", "burnt"), [(101, 20, 20), (103, 20, 21), (10, 25, 2), (10, 26, 3)])
 def test_channel_closed_before_opening_loses_a_rounded_recorded_share(reserve: int, percent: int, burnt: int) -> None:
-    """A half goes down: 2.5 of 10."""
+    """Half is rounded down: 2.5 of 10."""
     options: dict[str, Any] = {"channel_reserve_fee": reserve, "reserve_portion_percent": percent, "root_balance": 0}
     net = run(network(initiate(0, by="p1"), close(1, by="p1"), **options, **SIGNED), 40)
     assert balance(net, 1) == 1_000 - burnt
@@ -189,7 +189,7 @@ def test_full_outbox_can_only_be_closed_by_force() -> None:
 
 @pytest.mark.parametrize(("inbox", "refused"), [("stored", False), ("pool", True)])
 def test_close_behind_the_opening_waits_its_turn_if_early_messages_are_retained(inbox: str, refused: bool) -> None:
-    """D-3: its kind is judged then, and not as it comes, when the channel is not there."""
+    """D-3: its kind is validated then, and not at arrival, when the channel does not exist."""
     net = settled(network(initiate(0), close(0), inbox=inbox))
     assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
     assert (("B", "InvalidCall") in notices(net)) == refused
@@ -213,7 +213,7 @@ def test_simultaneously_initiating_sides_may_close_with_the_penalty() -> None:
 
 @pytest.mark.parametrize("closing", [{"by": "p1"}, {"chain": "B", "foreign": "A"}])
 def test_open_request_rejected_by_the_allow_list_leaves_the_channel_initiated(closing: dict[str, Any]) -> None:
-    """Hazard 11; whichever side closes it, who asked for it loses the share (G9)."""
+    """Hazard 11; whichever side closes it, the requester loses the share (G9)."""
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}]
     calls = initiate(3, by="p1"), close(40, **closing)
     net = run(network(*calls, allow=allow, allowlist="on", **SIGNED), 39)
@@ -229,7 +229,7 @@ def test_open_request_rejected_by_the_allow_list_leaves_the_channel_initiated(cl
 
 
 def test_in_flight_calls_at_a_remote_close_are_rejected_and_refunded() -> None:
-    """Hazard 13: fees are not given back."""
+    """Hazard 13: fees are not refunded."""
     net = run(network(initiate(0), close(33, chain="B", foreign="A")), 30)
     for _ in range(3):
         net.call(1, 2, amount=10)
@@ -245,7 +245,7 @@ def test_in_flight_calls_at_a_remote_close_are_rejected_and_refunded() -> None:
 
 
 def test_both_sides_close_at_once() -> None:
-    """Hazard 14: each request to close meets a closed channel."""
+    """Hazard 14: each close request meets a closed channel."""
     net = run(network(initiate(0), close(30), close(30, chain="B", foreign="A")), 60)
     assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
     refused = [(chain, why) for chain, why in notices(net) if why == "InvalidCall"]
@@ -259,7 +259,7 @@ def test_both_sides_close_at_once() -> None:
 
 
 def test_request_on_an_initiated_channel_consumes_no_nonce() -> None:
-    """Hazard 12: of a chain that takes its channel for open though the other side has refused it."""
+    """Hazard 12: a chain considers its channel open although the other side rejected it."""
     allow = [{"tick": 0, "chain": "A", "foreign": "B"}]
     net = run(network(initiate(3), allow=allow, allowlist="on"), 39)
     rows = net.states[0]["channels"]

@@ -16,7 +16,7 @@ NEAR, FAR, BEYOND = 1, 2, {2, 3}
 
 
 def declared(*moves: tuple[int, TransferRecord, int, int]) -> DeclaredValue:
-    """Return what is declared after receipts: domain, what, the other chain, amount."""
+    """Return declarations after receipts: domain, kind, the other chain, amount."""
     found = DeclaredValue(NO_DECLARED, BEYOND)
     for domain, what, foreign, amount in moves:
         found.note(domain, [(what, foreign, amount)])
@@ -41,7 +41,7 @@ def test_only_transfers_between_lakes_and_domains_are_summed() -> None:
 
 
 def test_remaining_value_is_exact_when_sums_exceed_128_bits() -> None:
-    """Of all that ever went only the lowest bits are kept; what is on its way always fits."""
+    """Totals keep only their lowest bits; in-flight value always fits."""
     after, drawn = declared((FAR, TransferRecord.OUT, NEAR, MAX_BALANCE)), NO_DRAWN
     cover = CoveredValue(after.frame(), drawn, BEYOND)
     made = cover.after({(NEAR, TransferRecord.IN, FAR): MAX_BALANCE - 5, (NEAR, TransferRecord.REJECTED, FAR): 3})
@@ -60,7 +60,7 @@ def test_remaining_value_is_exact_when_sums_exceed_128_bits() -> None:
 
 
 def state_of(chain: int) -> State:
-    """Return the state of one chain that has nothing."""
+    """Return the empty state of one chain."""
     zero = {f"{name}_{half}": np.zeros(1, dtype=np.uint64) for name in SUMS for half in ("high", "low")}
     return state_of_frames({"money": Frame({"chain": np.array([chain], dtype=np.uint32), **zero}, 1)}, {})
 

@@ -32,7 +32,7 @@ NOTHING_DECLARED = empty_frame(DECLARED_UNDER_SCHEMA)
 
 @dataclass(frozen=True)
 class Shown:
-    """What a chain's operators prove at a height, and what those who are proved to know of the others."""
+    """Proofs of a chain's operators at a height, and the recipients' knowledge of the others."""
 
     brought: DeliveredEnvelopes
     blocks: Frame
@@ -44,7 +44,7 @@ class Shown:
         return read_envelopes(brought, self.blocks, NOTHING_DECLARED, self.channels, self.next_channels, self.context)
 
     def roots(self) -> dict[tuple[int, bytes], bytes]:
-        """Return the root of the mountain range at each block that is known, by number and hash."""
+        """Return the root of the mountain range at each known block, by number and hash."""
         rows = zip(self.blocks["number"].tolist(), self.blocks["hash"], self.blocks["mmr_root"], strict=True)
         return {(number, digest.tobytes()): root.tobytes() for number, digest, root in rows}
 
@@ -119,9 +119,9 @@ def test_envelopes_of_several_blocks_retain_their_bases(shown: list[Shown]) -> N
 
 
 def test_altered_bytes_are_never_accepted(shown: list[Shown]) -> None:
-    """Whatever byte of an envelope is another: no other message comes out of it, and no other channel or nonce.
+    """An altered byte yields no other message, channel or nonce.
 
-    The weight tag alone is outside every proof; it is read as it was written.
+    The weight tag alone is outside every proof; it is decoded as written.
     """
     chance = random.Random(11)
     for item in shown:
@@ -151,7 +151,7 @@ def changed(value: bytes, position: int, bits: int) -> bytes:
 
 
 def only_the_tag(value: bytes, other: bytes) -> bool:
-    """Return whether an envelope says the same as another but for the weight tag."""
+    """Return whether two envelopes differ only in the weight tag."""
     try:
         envelope = CrossDomainMessage.decode(other)
     except ProofError:
@@ -160,7 +160,7 @@ def only_the_tag(value: bytes, other: bytes) -> bool:
 
 
 def believed(item: Shown, value: bytes, response: bool) -> bool:
-    """Return whether an envelope is verified under the root of the block that it names."""
+    """Return whether an envelope verifies under the root of its named block."""
     try:
         envelope = CrossDomainMessage.decode(value)
         mmr = envelope.proof.consensus_chain_mmr_proof
@@ -174,7 +174,7 @@ def believed(item: Shown, value: bytes, response: bool) -> bool:
 
 
 def test_first_error_in_reference_order_is_reported(shown: list[Shown]) -> None:
-    """Channel and nonce are judged after the leaf of the consensus block, and before the receipt and the message."""
+    """Channel and nonce are checked after the consensus leaf, and before the receipt and the message."""
     item = next(item for item in shown if (item.brought.envelopes["source"] > 0).any())
     rows = item.brought.envelopes
     chosen = (rows["source"] > 0) & ~is_response(rows["substream"])

@@ -30,7 +30,7 @@ def rows(schema: pa.Schema, **columns: int) -> Frame:
 
 
 def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) -> JudgedEnvelopes:
-    """Return what the kernel makes of a fixture, under a mountain range in which leaf ``index`` is its state."""
+    """Return the kernel's result for a fixture, under a mountain range whose leaf ``index`` is its state."""
     response = case["item"] == "InboxResponses"
     root, envelope = confirmed(case, index)
     encoded = pa.array([envelope.encode()], pa.large_binary())

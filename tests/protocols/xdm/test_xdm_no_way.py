@@ -40,9 +40,9 @@ def _closed(
     last: int | None = None,
     **options: object,
 ) -> Network:
-    """Play one call that is answered some blocks later, and a channel that is closed meanwhile, until nothing moves.
+    """Play one late-answered call and a channel closed meanwhile, until the network rests.
 
-    ``last``: the tick in which a program of B sends something before the channel is closed.
+    ``last``: the tick in which a program of B sends a message before the channel is closed.
     """
     closing = {"tick": tick, "chain": closer, "foreign": "A" if closer == "B" else "B", "do": "close"}
     net = Network(
@@ -71,7 +71,7 @@ def _closed(
 
 
 def _outcome(net: Network) -> tuple[int, int, int, int]:
-    """Return what who called and who answered have won, and how many answers and rejects came."""
+    """Return the gains of caller and callee, and the numbers of answers and rejects."""
     callers = net.state.programs["caller"]
     mine = callers["program"] == 1
     counts = (int(callers[name][mine].sum()) for name in ("answered", "rejected"))
@@ -100,7 +100,7 @@ def test_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, ti
 @pytest.mark.parametrize("cuts", [1, 3])
 @pytest.mark.parametrize("tick", [16, pytest.param(20, marks=pytest.mark.slow)])
 def test_silently_closed_channel_ends_once_everything_passed_through(tick: int, cuts: int) -> None:
-    """Root may close a channel whose outbox is full (D-10): the other side keeps its own open for ever."""
+    """Root may close a channel with a full outbox (D-10): the other side keeps its own open forever."""
     net = _closed("B", tick, cuts=cuts, last=tick - 3, force_close="on", max_outgoing_messages=1)
     assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN, ChannelState.CLOSED]
     assert _outcome(net)[2:] == (0, 1), "a reject, once"
@@ -108,7 +108,7 @@ def test_silently_closed_channel_ends_once_everything_passed_through(tick: int, 
 
 
 def test_close_rejected_for_its_tag_still_ends_the_channel() -> None:
-    """``trust_tag``: who carries the request to close alters its tag, and the other side keeps its own open."""
+    """``trust_tag``: the carrier alters the tag of the close request, and the other side keeps its own open."""
     altered = ("tamper", "B", "A", 20, 44, {"what": "tag"})
     net = _closed("B", 19, faults=(altered,), trust_tag="on")
     assert ("A", "WeightTagNotMatch") in net.refusals()
@@ -140,14 +140,14 @@ def test_answers_wait_for_a_planned_channel(planned: dict[str, object], faults: 
 
 @pytest.mark.parametrize("tick", [18, 30, 46])
 def test_fork_reverts_given_up_answers(tick: int) -> None:
-    """However the fork falls, the answer and the call end once in the chain that stands."""
+    """At any fork, answer and call end once in the surviving chain."""
     net = _closed("B", 13, faults=(("reorg", None, None, tick, tick, {"depth": 4}),), archiving_depth=5)
     assert net.logs["reverted"], "chains went back"
     assert _outcome(net) == (0, 70, 0, 1)
 
 
 def test_answer_delayed_by_an_allow_list_is_retained() -> None:
-    """The other chain may be allowed again: then the answer travels."""
+    """The other chain may be allowed again: then the answer is sent."""
     removed = {"tick": 13, "chain": "B", "foreign": "A", "do": "remove"}
     net = Network(
         {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 10})}},

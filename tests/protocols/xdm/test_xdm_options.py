@@ -50,7 +50,7 @@ def test_profile_sets_defaults_that_explicit_values_override() -> None:
 
 
 def test_messages_arrive_with_the_fewest_allowed_roots() -> None:
-    """With one less what is proved under a final block would be under a root that is forgotten when it is brought."""
+    """With one less, the root of a final block's proof would be forgotten at its delivery."""
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"archiving_depth": 3, "mmr_roots": 5})
     net.call(1, 2, b"hello")
     net.settle()

@@ -48,7 +48,7 @@ def test_altered_tag_of_an_opening_leaves_the_channel_initiated() -> None:
 
 
 def test_acknowledgement_ends_lower_responses_up_to_a_gap() -> None:
-    """Hazard 21: one of a response that is not there ends none; what a gap leaves behind is told."""
+    """Hazard 21: one of a missing response ends none; responses behind a gap are reported."""
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"resubmit_after": 1_000}, balance=1_000)
     for _ in range(4):
         net.call(1, 2)
@@ -60,7 +60,7 @@ def test_acknowledgement_ends_lower_responses_up_to_a_gap() -> None:
         return sorted(responses["index"][responses["source"] == right].tolist())
 
     def acknowledging(following: int) -> None:
-        """Send a call whose message acknowledges ``following`` - 1, and let it arrive; no response comes meanwhile."""
+        """Send a call that acknowledges ``following`` - 1 and deliver it; no response arrives meanwhile."""
         state = net.states[0]
         channels = state["channels"]
         mine = (channels["chain"] == left) & (channels["foreign"] == right)
@@ -86,7 +86,7 @@ def test_acknowledgement_ends_lower_responses_up_to_a_gap() -> None:
 
 
 def test_call_to_an_uninstalled_program_is_rejected_regardless_of_others() -> None:
-    """Within a chain as between chains, and value comes back."""
+    """Calls within a chain and between chains are equal, and value is returned."""
     net = Network({"A": {1: "caller", 4: None, 5: "faulty"}, "B": {2: "echo", 3: None}}, balance=1_000)
     before = balance(net, 1)
     net.call(1, 4, amount=5)
@@ -103,7 +103,7 @@ def test_call_to_an_uninstalled_program_is_rejected_regardless_of_others() -> No
     ("asked", "error"), [(None, "MissingMessage"), (RequestKind.ENDPOINT, "InvalidMessagePayload")]
 )
 def test_response_to_no_request_or_of_another_kind_has_no_effect(asked: RequestKind | None, error: str) -> None:
-    """It uses up its nonce, is told by name, and neither opens a channel nor pays a fee (3.5)."""
+    """It consumes its nonce, is reported by name, and neither opens a channel nor pays a fee (3.5)."""
     net = run(network(initiate(0)), 12)
     assert states(net)[0] == ChannelState.INITIATED and len(net.state["responses"]) == 1
     state = net.states[0]

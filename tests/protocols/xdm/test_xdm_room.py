@@ -43,7 +43,7 @@ def test_older_channel_is_used_when_the_newest_is_full() -> None:
     ],
 )
 def test_unaffordable_call_takes_no_capacity(waits: str, balance: tuple[int, ...], said: list[str]) -> None:
-    """3.3: each call is one of its own, and what fails has no channel. There is room for two."""
+    """3.3: each call is separate, and a failed one has no channel. The capacity is two."""
     chains: dict[str, Placed] = {"A": {1: "caller", 2: "caller", 3: "caller"}, "B": {4: "echo"}}
     options = {"calls_wait": waits, "max_outgoing_messages": 2, "endowment": 0}
     net = Network(chains, options=options, balances=dict(zip((1, 2, 3), balance, strict=True)))
@@ -97,7 +97,7 @@ def test_calls_are_rejected_without_a_planned_channel() -> None:
     ],
 )
 def test_calls_are_rejected_if_the_other_side_does_not_initiate(by: str, faults: Any, refused: list[str]) -> None:
-    """Its call fails, or is never made, or a fork takes it back and it fails again; nothing else wakes the network."""
+    """Its call fails, is never made, or fails again after a fork; nothing else wakes the network."""
     net = network(initiate(10, chain="B", foreign="A", by=by), faults=faults)
     net.call(1, 2)
     net.block()
@@ -110,7 +110,7 @@ def test_calls_are_rejected_if_the_other_side_does_not_initiate(by: str, faults:
 
 
 def test_calls_wait_for_a_channel_reverted_by_a_fork_of_a_since_halted_chain() -> None:
-    """It is initiated again when its chain goes on, long after the tick that was planned."""
+    """It is initiated again when its chain resumes, long after the planned tick."""
     faults = [("reorg", None, None, 11, 11, {"depth": 1}), ("halt", "B", None, 11, 20, {})]
     net = network(initiate(10, chain="B", foreign="A"), faults=faults)
     net.call(1, 2)
@@ -120,7 +120,7 @@ def test_calls_wait_for_a_channel_reverted_by_a_fork_of_a_since_halted_chain() -
 
 
 def test_calls_are_rejected_once_operators_give_up_the_opening() -> None:
-    """Both sides initiate at once (hazard 9), and no call waits for ever for what can never open."""
+    """Both sides initiate at once (hazard 9), and no call waits forever for an impossible opening."""
     both = initiate(0, by="p1"), initiate(0, chain="B", foreign="A", by="p3")
     net = network(*both, **SIGNED)
     net.call(1, 2)
@@ -132,7 +132,7 @@ def test_calls_are_rejected_once_operators_give_up_the_opening() -> None:
 
 
 def test_each_call_pays_the_fees_of_its_channel() -> None:
-    """The newest channel has room for two calls, at 1 + 1 for weight times 5; the older one charges 2 + 1 and 2 + 1."""
+    """The newest channel has capacity for two calls, at 1 + 1 for weight times 5; the older one charges 2 + 1 twice."""
     newest = initiate(25, max_outgoing=2, fee_model="v1")
     net = settled(network(initiate(0, relay_fee=2), newest))
     before = net.state["accounts"]["balance_low"].copy()
@@ -148,7 +148,7 @@ def test_each_call_pays_the_fees_of_its_channel() -> None:
 
 
 def test_sent_messages_are_independent_of_chains_in_the_same_task() -> None:
-    """On A a late answer waits behind a call that costs too much; on C a sender cannot pay, in the same blocks."""
+    """On A a late answer waits behind an unaffordable call; on C a sender cannot pay, in the same blocks."""
     late = "tests.support.xdm.properties.xdm_programs:Special"
     chains: dict[str, Placed] = {"A": {11: "caller", 12: late}, "B": {21: "caller", 22: late}, "C": {31: "caller"}}
     options = {
@@ -174,7 +174,7 @@ def test_sent_messages_are_independent_of_chains_in_the_same_task() -> None:
 
 
 def _near_the_last_nonce(left: int, **options: Any) -> Network:
-    """Two chains with a channel on which one has so many messages left."""
+    """Create two chains with a channel that has few nonces left."""
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=1_000, options=options)
     one, other = net.names.index("A"), net.names.index("B")
     state = net.states[0]
@@ -189,7 +189,7 @@ def _near_the_last_nonce(left: int, **options: Any) -> Network:
 
 
 def _between(net: Network, chain: str, foreign: str) -> list[tuple[int, int]]:
-    """The state and the next nonce of the channels of a chain with another."""
+    """Return the state and the next nonce of the channels between two chains."""
     channels = net.state["channels"]
     mine = (channels["chain"] == net.names.index(chain)) & (channels["foreign"] == net.names.index(foreign))
     return list(zip(channels["state"][mine].tolist(), channels["next_outbox"][mine].tolist(), strict=True))

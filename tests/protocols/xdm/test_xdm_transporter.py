@@ -89,7 +89,7 @@ def rows(net: LakeNetwork, table: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
-    """A network after all transfers, and the confirmation of everything that came of them."""
+    """Return a network after all transfers and confirmations."""
     folder = tmp_path_factory.mktemp("transfers")
     (folder / "scenario.toml").write_text(script())
     net = LakeNetwork.from_scenario(
@@ -194,7 +194,7 @@ def test_book_rejections_at_receipt_confirmation_are_reported() -> None:
 
 
 def test_value_a_domain_lacks_is_minted_nowhere() -> None:
-    """Hazard 28: a domain that makes value exports none of it; who waits for it is not kept busy."""
+    """Hazard 28: a value-creating domain exports none of it, and its recipient is not kept busy."""
     for receiver in (3, 9):
         chains: dict[str, domains.Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {3: "caller"}}
         net = domains.Network(chains, options={"endowment": 0, "root_balance": 0}, balance=1_000)

@@ -24,7 +24,7 @@ def balance(net: Network, program: int) -> int:
 
 
 def drifting(fee: int) -> Network:
-    """A network whose consensus chain mints ``fee`` for each request, for which domains burn 2."""
+    """Create a network whose consensus chain mints ``fee`` per request, for which domains burn 2."""
     weights = {"consensus": {"message": (fee - 1) * 10_000_000}}
     options = {"v0_mint": "recomputed", "weights": weights, "endowment": 1_000}
     return Network({"consensus": {9: "echo"}, "A": {1: "caller", 2: "caller"}}, options=options, balance=1_000)
@@ -96,7 +96,7 @@ def test_unrecordable_value_is_not_sent() -> None:
 
 
 def test_rejected_refund_of_a_late_answer_remains_with_its_sender() -> None:
-    """The channel is closed where the call came from before its answer comes."""
+    """The channel is closed at the caller before its answer arrives."""
     closing = {"tick": 14, "chain": "A", "foreign": "B", "do": "close"}
     net = Network(
         {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 6}), 3: "caller"}},

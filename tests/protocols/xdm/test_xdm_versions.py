@@ -17,7 +17,7 @@ BLOCKS = 40
 
 
 class Watched(Network):
-    """Counts how often the log of storage changes is read."""
+    """Log reader that counts its reads of storage changes."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.read = 0
@@ -30,7 +30,7 @@ class Watched(Network):
 
 @pytest.mark.slow
 def test_roots_and_proofs_are_independent_of_cached_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All kept, given up now and then, none kept: only then the log is read."""
+    """Compare caches that persist, that are evicted at times, and none: only the last reads the log."""
     made, read = [], []
     for most in (storage.MOST_VERSIONS, 9, 0):
         monkeypatch.setattr(storage, "MOST_VERSIONS", most)

@@ -22,8 +22,11 @@ Gaps = tuple[tuple[int, int], ...]
 def passed(
     state: PassState, tail: int = 0, gaps: Gaps = (), left: int = 0, time: int = 0, header: int = 1, sent: int = SENT
 ) -> ZonePass:
-    """Return what a pass comes to whose target has received packets below ``tail``, of which there are ``gaps``, and of
-    whose own packets ``left`` have left the middle of the queue."""
+    """Build a pass result by received packets, gaps and packets popped out of order.
+
+    The target has received packets below ``tail`` but for ``gaps``, and ``left`` of its own packets have left the
+    middle of the queue.
+    """
     nothing = QueueView(0, 0, 0, ())
     send = QueueView(0, SENT, SENT, ((0, 1, None), (1 + left, SENT - 1 - left, None)))
     trusted = (TrustedHeader(header, 1, b"", b"", b"", b"", 1, 1),)
@@ -69,14 +72,14 @@ def test_idle_passes_do_not_count_as_stalled() -> None:
     ids=["taken in part", "all taken", "amid the received", "amid the sent", "time", "time goes on", "never sent"],
 )
 def test_directions_with_reverting_targets_are_given_up(looks: Sequence[ZonePass]) -> None:
-    """Two of them, so that each has something to do when the other has not."""
+    """Use two directions, so that one always has work."""
     process = Played(lambda made: looks[made % len(looks)])
     asyncio.run(process.until_idle())
     assert all(progress.given_up for progress in process.progress)
 
 
 class Played(ZoneRelay):
-    """A relay process whose passes come to what is said, by how many of a direction were before."""
+    """Relay process with scripted passes, by the number of earlier ones in the direction."""
 
     def __init__(self, play: Callable[[int], ZonePass]) -> None:
         directions = [Direction("a", "left", "right"), Direction("a", "left", "third")]

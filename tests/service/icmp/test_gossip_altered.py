@@ -33,7 +33,7 @@ Path_ = tuple[Any, ...]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace of three nodes, one of which was killed and started again; it is not closed."""
+    """Return an open trace of three nodes, one of them killed and restarted."""
     folder = tmp_path_factory.mktemp("whole") / "trace"
     cores = Cores(3, GossipOptions(purge_interval=21), folder)
     for height in range(4):
@@ -64,7 +64,7 @@ def written(path: Path, content: list[Any]) -> None:
 
 
 def alterations(item: Any) -> Iterator[tuple[Path_, Any]]:
-    """Yield where something stands, and something else for it: all numbers, bytes, flags, lists and their parts."""
+    """Yield locations and replacements for all numbers, bytes, flags, lists and their elements."""
     if isinstance(item, bool):
         yield (), not item
     elif isinstance(item, int):
@@ -96,7 +96,7 @@ def put(item: Any, path: Path_, value: Any) -> Any:
 
 
 def outcome(folder: Path) -> str:
-    """Return what a replay comes to: ``holds`` (of so many packets received), ``differs``, or what refuses it."""
+    """Return a replay's result: ``holds`` (with received packets), ``differs``, or the rejection."""
     try:
         found = replay(folder)
     except InvalidInput as error:
@@ -141,7 +141,7 @@ def one(folder: Path) -> Path:
 
 
 def steps(change: Callable[[list[Any]], None]) -> Callable[[Path], None]:
-    """Change the records of a life; the first is the life itself."""
+    """Change the records of a life; the first one is its header."""
 
     def damage(folder: Path) -> None:
         rows = records(one(folder))

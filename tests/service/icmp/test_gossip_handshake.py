@@ -19,7 +19,7 @@ Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Node:
-    """The links of one of the two nodes."""
+    """Links of one of the two nodes."""
 
     def __init__(self, number: int) -> None:
         self.joined: list[bytes] = []
@@ -51,7 +51,7 @@ def scene(work: Callable[[Node, Node], Awaitable[None]]) -> None:
 async def instead_of_high(
     low: Node, attack: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ) -> None:
-    """Listen where ``low`` believes the other node; return when it was there and the attack is over."""
+    """Impersonate the other node towards ``low``; return its arrival and the end of the attack."""
     over = asyncio.Event()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -52,7 +52,7 @@ class Peer:
         self.writer.write(encode_frame(encode_message(topic, queue.encode())))
 
     async def hears(self) -> NeighborPacket | GossipedQueue:
-        """Return the next packet that says anything."""
+        """Return the next packet with content."""
         while not (body := await read_frame(self.reader, message_limit(OPTIONS), ENOUGH)):
             pass
         return decode_gossip(decode_message(body)[1])
@@ -67,7 +67,7 @@ class Peer:
 
 
 async def stranger(port: int, data: bytes) -> None:
-    """Say something and wait until the node has ended the connection."""
+    """Send data and wait until the node has ended the connection."""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(data)
     try:

@@ -16,7 +16,7 @@ HELLO = Hello(NETWORK, 2, 1, b"n" * 32)
 
 
 class End:
-    """Links of a node, and who joined and left."""
+    """Links of a node with records of joined and left peers."""
 
     def __init__(
         self, node: int, links: dict[int, PeerLink], bounds: Bounds | None = None, kept_out: float = 60.0

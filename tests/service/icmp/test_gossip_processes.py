@@ -74,7 +74,7 @@ def test_queues_reach_all_nodes_despite_a_kill_and_replay_agrees(
 
 
 def children(process: subprocess.Popen[str], count: int) -> list[psutil.Process]:
-    """Return the node processes, as soon as there are so many."""
+    """Return the node processes once the expected number exists."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         found = psutil.Process(process.pid).children()
@@ -158,7 +158,7 @@ def test_sixteen_processes_with_four_killed_at_random(tmp_path: Path, capfd: pyt
 
 
 def listening(node: psutil.Process) -> set[int]:
-    """Return the ports at which a process listens, none where it is gone."""
+    """Return the listening ports of a process, none if it has ended."""
     try:
         return {one.laddr.port for one in node.net_connections() if one.status == psutil.CONN_LISTEN}
     except psutil.NoSuchProcess:
@@ -166,7 +166,7 @@ def listening(node: psutil.Process) -> set[int]:
 
 
 def scraped(port: int) -> str:
-    """Return the metrics at a port; nothing where there are none (the port for peers, a process that was killed)."""
+    """Return the metrics at a port, or nothing (for a peer port or a killed process)."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             return str(answer.read().decode())

@@ -38,7 +38,7 @@ MANY = (_MORE + 5).to_bytes(4, "little") + b"\x9a" + _MORE.to_bytes(4, "big") + 
 
 
 def history(folder: Path, options: GossipOptions = OPTIONS) -> Cores:
-    """Some blocks, one of three nodes killed and started again."""
+    """Build some blocks with one of three nodes killed and restarted."""
     cores = Cores(3, options, folder)
     for height in range(6):
         cores.block()
@@ -59,7 +59,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def trace(recorded: Path, tmp_path: Path) -> Path:
-    """A copy of a trace, to be altered."""
+    """Copy a trace for alteration."""
     return shutil.copytree(recorded, tmp_path / "trace")
 
 

@@ -28,7 +28,7 @@ NEW = ImportedBlock(b"w" * 32, 30, (), ((ISSUED, egress_root(QUEUES[-1])),))
 
 
 class Node:
-    """A node in this process, whose clocks the test sets."""
+    """In-process node with test-controlled clocks."""
 
     def __init__(self) -> None:
         self.passed = self.worked = 0.0
@@ -50,7 +50,7 @@ class Node:
         self._tasks.append(asyncio.create_task(self._client()))
 
     async def _client(self) -> None:
-        """The relay chain client: what it says comes in the order in which it is said."""
+        """Relay chain client that delivers its updates in order."""
         while True:
             message = await self.control.heard()
             if "late" in message:
@@ -117,7 +117,7 @@ def test_input_during_a_pause_is_dropped_and_requested_again() -> None:
 
 
 def test_peer_that_overloads_a_node_is_penalized() -> None:
-    """Time in which a node works is none in which it stood still: no peer can have it forget what others sent."""
+    """Busy time is no pause: no peer can have it forget the messages of others."""
 
     async def run() -> None:
         node = Node()

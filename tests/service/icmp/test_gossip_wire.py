@@ -66,7 +66,7 @@ def test_message_has_a_topic_and_a_packet() -> None:
 
 
 def read(data: bytes, limit: int = 100, end: bool = True) -> bytes:
-    """Return the frame that a reader makes of these bytes; without ``end`` nothing follows, and nothing ends."""
+    """Return the frame read from these bytes; without ``end`` the stream stays open and silent."""
 
     async def run() -> bytes:
         reader = asyncio.StreamReader()
@@ -101,7 +101,7 @@ def test_started_frame_must_be_finished_in_time(begun: bytes) -> None:
 
 
 async def connected(bounds: Bounds, limit: int = 1_000_000) -> tuple[PeerConnection, Ends, list[str]]:
-    """Return a connection, the other end of it, and where the reason of its end will be."""
+    """Return a connection, its other end, and a holder for the reason of its end."""
     waiting: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda *ends: waiting.set_result(ends), HOST, 0)
     mine = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -262,7 +262,7 @@ def test_longest_queue_fits_into_a_message() -> None:
 
 
 def test_paused_process_receives_all_messages_sent_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pair of sockets between a node and who started it: each is stopped in the middle of what the other says."""
+    """Pause each end of the socket pair between a node and its launcher within a message of the other."""
     monkeypatch.setattr(control, "SECONDS", SHORT, raising=False)
 
     async def run() -> tuple[dict[str, Any], dict[str, Any]]:

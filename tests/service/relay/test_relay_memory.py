@@ -30,7 +30,7 @@ from tests.support.common.lakes import Lakes, both
 
 
 def waits(memory: RelayMemory, height: int, index: int = 5, blocks: int = 1_000) -> int:
-    """Hand over an entry at a height, and count the blocks until it is due again."""
+    """Submit an entry at a height, and count the blocks until it is due again."""
     memory.handed_over("receipt", [index], height, ordered=True)
     for count in range(blocks):
         if memory.due("receipt", {index: None, index + 1: None}, height + 1 + count, ordered=True):
@@ -66,7 +66,7 @@ def test_later_packets_back_off_together_where_ordered(ordered: bool, due: list[
 
 
 def lost(submit: SubmitWithHeaders) -> None:
-    """A transaction that no block takes."""
+    """Return a transaction that no block includes."""
 
 
 def test_pass_skips_and_reports_rejected_items(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_pass_skips_and_reports_rejected_items(tmp_path: Path) -> None:
 
 
 def fork_of(lakes: Lakes, height: int) -> bytes:
-    """Another header of the left zone for a height, signed by its validators."""
+    """Return another header of the left zone for a height, signed by its validators."""
     left = lakes.nodes["left"]
     kernel: Any = left.network.deployment.kernel
     signed = bytes.fromhex(lakes.views["left"].header("left", height)["signed_header"])
@@ -194,8 +194,10 @@ LIMITS = [50] * 4 + [20, 50, 50, 20, 30, 50]
 def expired(
     height: int, memory: RelayMemory, gone: int = 0, chunk: int = 4, **rules: Any
 ) -> tuple[list[int], list[int]]:
-    """Return which of the target's packets, of which the first ``gone`` have left, have expired at a height of the
-    source, and which were read to find out."""
+    """Return expired packets of the target at a source height, and those read to find them.
+
+    The first ``gone`` packets have left the queue.
+    """
     nothing = QueueView(0, 0, 0, ())
     send = QueueView(gone, len(LIMITS), 0, ((gone, len(LIMITS) - gone, None),))
     source = LaneView("s", "t", height, 0, nothing, nothing, ())

@@ -17,7 +17,7 @@ from causeway.service.relay.loop import Direction, DirectionProgress, PassPacing
 
 
 class State(Enum):
-    """What a pass comes to."""
+    """Result state of a pass."""
 
     IDLE = "idle"
     WAITING = "waiting"
@@ -28,7 +28,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Passed:
-    """What comes of a pass."""
+    """Result of a pass."""
 
     state: State
     why: str = ""
@@ -41,7 +41,7 @@ Play = Callable[[int], State]
 
 
 class Played(RelayLoop[DirectionProgress, Passed]):
-    """Passes that come to what is said, on a clock of their own."""
+    """Scripted passes on their own clock."""
 
     def __init__(self, plays: Mapping[str, Play]) -> None:
         directions = [Direction("a", name, "target") for name in plays]
@@ -70,7 +70,7 @@ class Played(RelayLoop[DirectionProgress, Passed]):
         return 0
 
     def _remark(self, progress: DirectionProgress, passed: Passed, why: str) -> None:
-        """Nothing is remarkable."""
+        """Log nothing."""
 
     def _answered(self, step: Any) -> Awaitable[Any]:
         raise AssertionError("nothing is asked")
@@ -83,7 +83,7 @@ class Played(RelayLoop[DirectionProgress, Passed]):
 
 
 def ended(**plays: Play) -> dict[str, int]:
-    """Return how many passes are made in each direction until the process ends by itself."""
+    """Return the number of passes per direction until the process ends."""
     passes = Played(plays)
     asyncio.run(passes.until_idle())
     return passes.made
@@ -102,7 +102,7 @@ def test_idle_network_needs_one_pass() -> None:
 
 
 def test_failing_direction_does_not_slow_others() -> None:
-    """The other one looks once a poll for what it waits for, as long as it waits."""
+    """The other direction polls as long as it waits."""
     looks: list[float] = []
 
     def waits(made: int) -> State:
@@ -142,7 +142,7 @@ def test_directions_failing_in_turns_do_not_block_the_process() -> None:
 
 @pytest.mark.parametrize("order", ["requests responses", "responses requests"])
 def test_delivery_of_one_direction_may_be_work_for_another(order: str) -> None:
-    """When the requests are taken there are responses, and the first look for them fails."""
+    """Accepted requests cause responses, and the first pass for them fails."""
     taken = brought = looks = 0
 
     def requests(made: int) -> State:

@@ -34,7 +34,7 @@ def test_delivery_is_repeated_after_several_blocks_without_progress() -> None:
 
 
 def test_lost_message_is_repeated_in_time_without_recent_deliveries() -> None:
-    """One message a block; the first is lost. Neither may those behind it keep it waiting, nor come again with it."""
+    """One message per block; the first is lost. Later ones neither delay it nor are repeated with it."""
     memory, last, key = RelayMemory(), dict[int, int](), (0, False)
     for height in range(100, 140):
         (lane,) = memory.wanted({key: (0, height - 99)}, height, LIMITS)

@@ -18,7 +18,7 @@ CALLS = 9
 
 
 def network(*faults: Any, calls: int = CALLS, **more: Any) -> Network:
-    """Calls from every chain to every other, all at once, and what goes wrong."""
+    """Create calls from every chain to every other, all at once, with faults."""
     net = Network(CHAINS, faults=faults, balance=10**6, **more)
     for number in range(calls):
         for caller, receiver in ((11, 22), (21, 2), (1, 12)):
@@ -27,7 +27,7 @@ def network(*faults: Any, calls: int = CALLS, **more: Any) -> Network:
 
 
 def settled(net: Network, checks: tuple[Sums, Record] | None = None) -> Counter[str]:
-    """Run until everything is answered, under all checks; return what was refused how often."""
+    """Run until all is answered, under all checks; return the counted rejections."""
     sums, record = checks or (Sums(net), Record(net))
     for _ in range(600):
         wakes = [result.wake for result in net.results if result.wake is not None]
@@ -81,7 +81,7 @@ def test_everything_is_dropped_for_a_while() -> None:
 
 @pytest.mark.slow
 def test_operators_down_for_2000_blocks_prove_again() -> None:
-    """Hazard 31 in its full size: most of these blocks are slept through."""
+    """Hazard 31 at full size: most of these blocks are skipped."""
     net = network(fault("drop", last=2_000))
     assert settled(net) == Counter()
     assert net.tick > 2_000
@@ -164,7 +164,7 @@ def test_equal_channel_and_nonce_of_two_sources_are_two_messages_with_source_tag
 
 
 def test_permanently_rejected_request_does_not_block_a_pool_without_source_tags() -> None:
-    """Hazard 9: a and c both initiate, so that a's request for channel 0 of c is refused whenever it comes."""
+    """Hazard 9: a and c both initiate, so a's request for channel 0 of c is always rejected."""
     chains = {"consensus": {}, "a": {11: "caller"}, "b": {21: "caller"}, "c": {32: "echo"}}
     opening = [{"tick": 0, "chain": one, "foreign": other} for one, other in ("ac", "ca", "bc")]
     options = {"channels": "initiate", "channel_calls": opening, "pool_tag": "without_src", "resubmit_after": 40}

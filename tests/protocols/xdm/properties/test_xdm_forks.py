@@ -27,7 +27,7 @@ def fork(tick: int, depth: int) -> tuple[Any, ...]:
 
 
 class Checked(Network):
-    """A network whose guarantees are checked after every block."""
+    """Network whose guarantees are checked after every block."""
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(CHAINS, balance=10**6, **keywords)
@@ -40,20 +40,20 @@ class Checked(Network):
 
 
 def users(net: Network) -> int:
-    """How many messages of users were executed or refused, as far as no fork has taken that back."""
+    """Count user messages that were executed or rejected, without those reverted by forks."""
     events = net.surviving_events()
     return int((events["via"] == Via.INGRESS).sum())
 
 
 def executed(net: Network, receiver: int) -> list[int]:
-    """Return the callbacks of the requests that a program has executed, in order."""
+    """Return the callbacks of requests executed by a program, in order."""
     events = net.surviving_events()
     mine = (events["events"] & np.uint16(Event.EXECUTED) > 0) & (events["receiver"] == receiver)
     return [int(number) for number in events["callback"][mine & (events["via"] == Via.LANE)].tolist()]
 
 
 def forked(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, bytes, int]]]]:
-    """Return a random network whose consensus chain has forks."""
+    """Return a random network with consensus chain forks."""
     rng = random.Random(seed)
     keywords, calls = scenario(seed)
     depth = rng.choice([2, 3, 5, 9])
@@ -93,7 +93,7 @@ def test_random_forked_networks_hold_guarantees_under_any_partitioning(seed: int
     ],
 )
 def test_30_fork_below_the_depth_after_relaying_has_no_remote_effect(blocks: int, depth: int) -> None:
-    """A call between domains, to and from the consensus chain, and within a chain, whenever the fork comes."""
+    """Test calls between domains, to and from the consensus chain, and within a chain, at any fork time."""
     net = Checked(options=DEEP)
     net.block(2)
     calls = [(11, 22), (21, 2), (1, 12), (11, 12), (11, 22)]
@@ -131,7 +131,7 @@ def test_fork_reverts_tables_but_not_carriers_operators_or_users() -> None:
 
 
 def test_proof_under_an_abandoned_block_is_rejected_and_rebuilt() -> None:
-    """To the consensus chain operators prove under its newest block, of which a fork takes the number away."""
+    """Operators prove to the consensus chain under its latest block, whose number a fork reuses."""
     late = ("delay", None, "consensus", 0, 40, {"blocks": 3})
     net = Checked(options=DEEP, faults=[late])
     net.call(11, 2)

@@ -38,7 +38,7 @@ def bundle(chain: str = "b", first: int = 0, last: int = 40, what: str = "base")
 
 
 class Receipts:
-    """What the consensus chain holds of domains is what they did: ``check`` is called after every block."""
+    """Receipts on the consensus chain against the domains' actions: ``check`` is called after every block."""
 
     def __init__(self, net: Network) -> None:
         self.net = net
@@ -61,8 +61,7 @@ class Receipts:
             self.pruned[found["domain"], found["first"]] = found
 
     def chain_of(self, domain: int) -> None:
-        """The receipts of a domain that stand are of one block after the other, each built on the one before it, and
-        all are honest."""
+        """Check that a domain's valid receipts are consecutive, linked and honest."""
         parent, expected = bytes(32), 0
         known = [number for chain, number in sorted(self.roots) if chain == domain]
         for frame, gone in self.logged():
@@ -76,7 +75,7 @@ class Receipts:
         assert expected >= len(known) - 1
 
     def logged(self) -> Iterator[tuple[Frame, Any]]:
-        """Give what every block has taken in, and which of it was pruned at any time."""
+        """Record the receipts of every block, and those pruned later."""
         rows = [self.pruned[key] for key in sorted(self.pruned)]
         names = self.net.state["pruned"].names
         kept = Frame({name: np.array([row[name] for row in rows], dtype=np.uint64) for name in names}, len(rows))
@@ -91,7 +90,7 @@ def network(*faults: Any, calls: bool = True, **more: Any) -> Network:
 
 
 def played(*faults: Any, blocks: int = 8, **more: Any) -> tuple[Network, Receipts]:
-    """Calls with value between all chains in every of the first blocks, until all is answered, under all checks."""
+    """Play calls with value between all chains in the first blocks, until all is answered, under all checks."""
     net = network(*faults, **more)
     checks = (Sums(net), Record(net), receipts := Receipts(net))
     for block in range(400):
@@ -115,7 +114,7 @@ def played(*faults: Any, blocks: int = 8, **more: Any) -> tuple[Network, Receipt
 
 
 def said(net: Network) -> Counter[str]:
-    """Return how often the consensus chain says what about receipts."""
+    """Return the counted receipt events of the consensus chain."""
     events = net.events()
     rows = events.filter((events["kind"] == Kind.CONTROL) & (events["chain"] == 0) & (events["source"] == 0))
     return Counter(rows["reason"].to_pylist())
@@ -146,7 +145,7 @@ def honest_balances() -> list[int]:
     ],
 )
 def test_false_receipt_is_pruned_with_its_descendants(found_after: int, what: str, kind: str) -> None:
-    """With ``found_after`` the whole period it is found in the block in which it would be confirmed."""
+    """With ``found_after`` being the whole period it is found in the block of its confirmation."""
     net, receipts = played(fraud(what=what, found_after=found_after))
     taken = TICK + 2
     [gone] = receipts.pruned.values()
@@ -171,7 +170,7 @@ def test_dependent_messages_arrive_after_valid_receipts_are_final() -> None:
 
 
 def events_at(net: Network, receiver: int) -> list[int]:
-    """Return in which ticks a program ran over requests, in order."""
+    """Return the ticks in which a program executed requests, in order."""
     found = []
     for _, tick, frame in net.logs["events"]:
         ran = (frame["events"] & np.uint16(Event.EXECUTED) > 0) & (frame["receiver"] == receiver)
@@ -180,7 +179,7 @@ def events_at(net: Network, receiver: int) -> list[int]:
 
 
 def test_forged_envelopes_are_rejected_at_any_time() -> None:
-    """Under the storage of the false receipt, before it is found, in that block, after it, and when it were final."""
+    """Forge under the false receipt's storage: before detection, in that block, after it, and once final."""
     always = (
         ("replay", "a", "b", 0, 40, {"every": 1, "blocks": 1}),
         ("replay", "a", "b", 0, 40, {"every": 1, "blocks": 9}),
@@ -223,7 +222,7 @@ def test_frauds_of_all_kinds_leave_no_trace(faults: list[Any]) -> None:
 
 
 def played_with_halts(*faults: Any) -> tuple[Network, Receipts]:
-    """What is called while a chain is halted is refused, so calls come before it."""
+    """Play calls before the halt, since calls to a halted chain are rejected."""
     net = network(*faults)
     checks = (Sums(net), Record(net), receipts := Receipts(net))
     start = supply(net.state)
@@ -256,8 +255,11 @@ def test_fraud_on_top_of_a_fraud_is_pruned_with_the_first() -> None:
     ("tick", "depth", "first"), [(7, 1, TICK + 1), (9, 3, TICK + 1), (12, 4, TICK + 1), (6, 4, None)]
 )
 def test_forks_and_frauds_combine(tick: int, depth: int, first: int | None) -> None:
-    """The fork takes back: nothing, in the tick of the fraud proof; the proof, so that it comes again; what came after
-    it; the block of the false receipt itself, and the next one is honest."""
+    """The fork reverts different blocks.
+
+    It reverts nothing, in the tick of the fraud proof; the proof, which is repeated; later blocks; or the block of the
+    false receipt itself, and the next one is honest.
+    """
     reorg = ("reorg", None, None, tick, tick, {"depth": depth})
     net = network(fraud(found_after=3), reorg, options={"archiving_depth": 5})
     checks = (Sums(net), Record(net), receipts := Receipts(net))
@@ -300,7 +302,7 @@ def test_roots_are_independent_of_chain_partitioning(forgetful: bool, cuts: int)
 
 @pytest.mark.parametrize(("found_after", "late"), [(1, 58), (350, 8)])
 def test_network_sleeps_while_nothing_can_happen(found_after: int, late: int) -> None:
-    """``late``: how many blocks later it may be, since numbers jump: its leaf may wait for another message."""
+    """``late``: the allowed delay in blocks, since numbers jump and a leaf may await another message."""
     net = network(fraud(found_after=found_after), options={"challenge_period": 400, "archiving_depth": 50})
     net.call(11, 22)
     net.block(3)
@@ -313,7 +315,7 @@ def test_network_sleeps_while_nothing_can_happen(found_after: int, late: int) ->
 
 @pytest.mark.parametrize("what", ["message", "transfers"])
 def test_undetected_fraud_is_found_by_the_checks(what: str) -> None:
-    """The assumption of 1.4 is broken: what is forged is real, and the guarantees do not hold."""
+    """The assumption of 1.4 is violated: the forgery takes effect, and the guarantees fail."""
     net = network(fraud(found_after=None, what=what, amount=1_000))
     checks = (sums := Sums(net), Record(net), Receipts(net))
     found = set()

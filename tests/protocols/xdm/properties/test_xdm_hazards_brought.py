@@ -84,7 +84,7 @@ def test_03_maximum_future_nonce(make: Make) -> None:
 
 
 def early_request(make: Make, domains: int = 2) -> tuple[Engine, CrossDomainMessage]:
-    """An honest item that was not delivered yet."""
+    """Return an honest undelivered item."""
     e = opened(make, domains=domains)
     e.relaying(False)
     e.send(0, 1, b"x")
@@ -123,7 +123,7 @@ def test_06_extra_missing_or_repeated_node(make: Make, part: str) -> None:
 
 
 def test_07_expired_root(make: Make) -> None:
-    """With 20 known roots instead of 1024; to consensus, where a proof may be made against the newest block."""
+    """With 20 known roots instead of 1024; to consensus, proofs may use the latest block."""
     assert Options().mmr_roots == 1024
     e = opened(make, replace(FAST, mmr_roots=20, max_outgoing_messages=9), 0, CONSENSUS)
     e.relaying(False)

@@ -158,8 +158,10 @@ def test_24_newest_channel_with_capacity(make: Make) -> None:
 
 
 def test_33_more_channels_than_a_block_takes(make: Make) -> None:
-    """20 channels with 3 messages each: work in a block is bounded, all is delivered. 100 channels with 200 messages
-    each are in ``test_xdm_many_channels``."""
+    """Use 20 channels with 3 messages each: work per block is bounded, and all is delivered.
+
+    100 channels with 200 messages each are in ``test_xdm_many_channels``.
+    """
     e = make(replace(FAST, max_outgoing_messages=3), domains=1)  # so each of them takes 3
     taken: list[set[tuple[int, int]]] = [set()]
 

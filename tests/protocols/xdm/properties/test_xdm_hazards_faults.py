@@ -60,7 +60,7 @@ def test_32_every_sixth_gossip_message_is_dropped(make: Make) -> None:
 
 
 def test_34_nonces_and_ids_beyond_64_bits(make: Make) -> None:
-    """Exact as far as an engine's numbers reach; the last of them is that of the request to close the channel."""
+    """Numbers are exact up to an engine's limit; the last belongs to the close request."""
     e = opened(make)
     far = 2**64 + 2**200 if e.last_nonce is None else e.last_nonce - 1
     closed = [] if e.last_nonce is None else [e.last_nonce]
@@ -91,7 +91,7 @@ def test_36_log_of_one_side_only(make: Make) -> None:
 
 
 def test_fraudulent_receipt_after_dependent_messages(make: Make) -> None:
-    """Beyond the 36: what was relayed after it is proved anew."""
+    """Beyond the 36: later relayed messages are proved again."""
     e = opened(make)
     e.transfer(0, 1, BOB, 100)
     e.fraud(0)

@@ -25,7 +25,7 @@ from tests.support.xdm.xdm_network import Network
 
 
 def bundles_of(net: Network, receipts: Receipts) -> list[tuple[int, int | None, int | None]]:
-    """Return of the bundles that are not valid, in receipts that stand: the domain's block, why, for which message."""
+    """Return the invalid bundles in valid receipts: the domain's block, reason and message."""
     found = []
     for frame, gone in receipts.logged():
         rows = RECEIPTS.decode(frame.filter(~gone)["receipt"].cast(pa.large_binary())).require_all()
@@ -45,7 +45,7 @@ def bundles_of(net: Network, receipts: Receipts) -> list[tuple[int, int | None, 
     ],
 )
 def test_bundle_with_one_invalid_message_is_invalid_as_a_whole(what: str, name: str, variant: int) -> None:
-    """X-6: nothing of it is executed, its receipt says which message it was, and all of it comes again."""
+    """X-6: none of it is executed, its receipt names the message, and all messages come again."""
     net = network(bundle(last=14, what=what), options={"resubmit_after": 5})
     checks = (Sums(net), Record(net), receipts := Receipts(net))
     for block in range(60):

@@ -22,7 +22,7 @@ CALM = 400
 
 
 def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, bytes, int]]]]:
-    """Return a network (keywords of ``Network``) and what users call, by block."""
+    """Return a network (keywords of ``Network``) and its user calls, by block."""
     rng = random.Random(seed)
     names = ["consensus", "a", "b", "c", "d"][: rng.randrange(2, 6)]
     if rng.random() < 0.3:
@@ -55,7 +55,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
 
 
 def play(net: Network, calls: dict[int, list[tuple[int, int, bytes, int]]], *checks: Any) -> list[dict[str, bytes]]:
-    """Play a scenario until everything is answered; return the roots of every block."""
+    """Play a scenario until all is answered; return the roots of every block."""
     roots = []
     for block in range(BLOCKS + CALM):
         for caller, receiver, body, amount in calls.get(block, ()):

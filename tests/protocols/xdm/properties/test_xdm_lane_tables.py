@@ -19,7 +19,7 @@ Key = tuple[int, int, int, int]
 
 
 def rows_of(keys: list[Key]) -> Frame:
-    """Return messages, each with a payload that names it."""
+    """Return messages with a payload that identifies each."""
     columns: dict[str, list[Any]] = {field.name: [0] * len(keys) for field in RESPONSES_SCHEMA}
     columns |= {name: [key[place] for key in keys] for place, name in enumerate((*LANE, "index"))}
     columns["payload"] = [repr(key).encode() for key in keys]
@@ -35,7 +35,7 @@ def keys_of(rows: Frame) -> list[Key]:
 
 @pytest.mark.parametrize("seed", range(16))
 def test_table_records_changes_since_the_last_write(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came and went since is all that is to be written; of a table that it did not come from it says nothing."""
+    """Only additions and removals since then are written; unrelated tables have no such record."""
     if seed % 4 == 3:
         monkeypatch.setattr(lane_tables, "LEAST_REMEMBERED", 4)
         monkeypatch.setattr(lane_tables, "REMEMBERED", 0)
@@ -67,7 +67,7 @@ def test_table_records_changes_since_the_last_write(seed: int, monkeypatch: pyte
 
 
 def test_written_rows_of_the_memory_are_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long messages come and go, each time only these are to be written."""
+    """Only the changes are written each time, for any number of messages."""
     monkeypatch.setattr(lane_tables, "LEAST_REMEMBERED", 8)
     table = LaneTable.of(rows_of([(0, 0, 0, number) for number in range(10)]))
     for number in range(10, 200):

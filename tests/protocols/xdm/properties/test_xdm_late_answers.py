@@ -52,7 +52,7 @@ slow = pytest.mark.slow
 
 
 def opened(options: Options = FAST, *others: Chain) -> Both:
-    """Domains 0 and 1 with an open channel, and channels of 0 with ``others``; all further requests have nonce 1."""
+    """Create domains 0 and 1 with an open channel, and channels of 0 with ``others``; next nonces are 1."""
     both = Both(options, 1 + max(1, *others) if others else 2)
     for other in (1, *others):
         both.initiate(0, other)
@@ -61,7 +61,7 @@ def opened(options: Options = FAST, *others: Chain) -> Both:
 
 
 def held(kind: Kind, src: Chain, nonce: int, blocks: int | None, alter: Alter = as_it_is) -> Carriers:
-    """Carriers that bring one item so many blocks late, None: not until it is proved again; and the rest at once."""
+    """Create carriers that delay one item by blocks (None: until it is proved again), and no others."""
     gone: Counter[int] = Counter()
 
     def carry(x: CrossDomainMessage, what: Kind) -> Copies:
@@ -80,7 +80,7 @@ def balance(both: Both, chain: Chain, by: bytes = ALICE) -> int:
 
 
 def answers(both: Both, chain: Chain) -> list[str | None]:
-    """What programs of a chain were answered."""
+    """Return the answers to programs of a chain."""
     return [e.result for e in both.kernel.events() if e.event == "CallAnswered" and e.chain == chain]
 
 
@@ -90,7 +90,7 @@ def told(both: Both, event: str, chain: Chain) -> list[str | None]:
 
 
 def ends(both: Both) -> None:
-    """Everything comes to rest, every call has its answer, and the guarantees hold."""
+    """Assert that the network comes to rest, every call has its answer, and the guarantees hold."""
     both.step(2)
     for _ in range(5 * ROUND_TRIP):
         if both.rests():
@@ -112,7 +112,7 @@ def fees(both: Both) -> int:
 
 @pytest.mark.parametrize("blocks", [None, 1, pytest.param(2, marks=slow), pytest.param(9, marks=slow)])
 def test_late_answer_overtaking_the_response_is_accepted(blocks: int | None) -> None:
-    """With one block of delay both come in the same block, in which requests are before responses."""
+    """With one block of delay both arrive in one block, in which requests precede responses."""
     both = opened()
     both.faults = held("response", 1, 1, blocks)
     both.call(0, 1, SLOW, 40)
@@ -173,7 +173,7 @@ def test_late_answer_to_a_closed_channel_is_rejected_and_reported_once(blocks: i
 
 @pytest.mark.parametrize("blocks", [30, pytest.param(0, marks=slow)])
 def test_late_answer_waits_for_another_channel_if_its_own_is_closed(blocks: int) -> None:
-    """The call and its response are of channel 0, the answer comes in channel 1, before the response or after it."""
+    """Call and response use channel 0, the answer channel 1, before or after the response."""
     both = opened()
     both.faults = held("response", 1, 1, blocks)
     both.call(0, 1, b"~9", 40)
@@ -189,7 +189,7 @@ def test_late_answer_waits_for_another_channel_if_its_own_is_closed(blocks: int)
 
 @pytest.mark.parametrize("closer", [1, pytest.param(0, marks=slow)])
 def test_late_answer_without_a_channel_is_given_up_and_reported_once(closer: Chain) -> None:
-    """The channel is closed before the program answers, by either side."""
+    """The channel is closed by either side before the program answers."""
     both = opened()
     both.call(0, 1, b"~9", 40)
     both.step(7 if closer else 3)
@@ -205,7 +205,7 @@ def test_late_answer_without_a_channel_is_given_up_and_reported_once(closer: Cha
 
 @pytest.mark.parametrize(("first", "answered"), [pytest.param("response", [], marks=slow), ("answer", ["Ok"])])
 def test_altered_response_tag_loses_only_an_outstanding_answer(first: str, answered: list[str]) -> None:
-    """D-9: under ``trust_tag`` the response is not looked at, whatever comes later."""
+    """D-9: under ``trust_tag`` the response is not inspected, whatever follows."""
     both = opened(replace(FAST, trust_tag="on"))
     both.faults = held("response", 1, 1, 0 if first == "response" else 6, lambda x: replace(x, tag=Tag(4)))
     both.call(0, 1, SLOW, 0)
@@ -220,7 +220,7 @@ def test_altered_response_tag_loses_only_an_outstanding_answer(first: str, answe
 
 
 def forge(both: Both, chain: Chain, foreign: Chain, answer: Answer) -> None:
-    """A runtime sends an answer that no program of its own gave."""
+    """Send an answer from a runtime without a program's action."""
     content = encode(answer)
 
     def at_oracle(c: ChainNode) -> None:
@@ -275,7 +275,7 @@ FORGED = (
 
 
 def test_impossible_answer_is_rejected() -> None:
-    """While the call waits for its response, which comes late, and while it is open."""
+    """Forge it while the call waits for its late response, and while it is open."""
     both = opened(FAST, 2)
     both.faults = held("response", 1, 1, 5)
     both.call(0, 1, b"~9", 40)
@@ -299,7 +299,7 @@ LATE = [(0, 1), (12, 0), (12, 5), *[(6, 5), *product((0, 1, 12), (0, 1, 5))][: s
     [(6, 0), (6, 1), *(pytest.param(*case, marks=slow) for case in LATE)],
 )
 def test_second_of_two_late_answers_is_rejected(blocks: int, apart: int) -> None:
-    """The response comes before both, with one of them, or after them; they come in one block or apart."""
+    """The response precedes both, accompanies one, or follows; they arrive in one block or separately."""
     both = opened()
     both.faults = held("response", 1, 1, blocks)
     both.call(0, 1, b"~9", 0)
@@ -323,7 +323,7 @@ LIES: dict[str, bytes | DispatchError] = {
 
 @pytest.mark.parametrize("lie", ["an error", *(pytest.param(lie, marks=slow) for lie in sorted(LIES)[1:])])
 def test_response_contradicting_the_late_answer_has_no_effect(lie: str) -> None:
-    """Who has answered a call has taken it: an error afterwards gives nothing back, an answer is no second one."""
+    """An answered call was accepted: a later error refunds nothing, and a later answer is ignored."""
     both = opened()
     both.faults = held("response", 1, 1, 9)
     both.call(0, 1, SLOW, 40)
@@ -340,7 +340,7 @@ def test_response_contradicting_the_late_answer_has_no_effect(lie: str) -> None:
 
 
 def replace_response(both: Both, result: bytes | DispatchError) -> None:
-    """Domain 1 takes back its response with nonce 1 to domain 0, and gives another."""
+    """Replace domain 1's response with nonce 1 to domain 0."""
     taken: list[Message] = []
 
     def without(c: ChainNode) -> None:

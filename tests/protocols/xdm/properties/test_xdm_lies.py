@@ -88,7 +88,7 @@ def refused(pair: Pair, call: str) -> list[str | None]:
 
 
 def network(options: Options) -> Pair:
-    """A call from domain 0 to domain 1, which is the first message of channel 0."""
+    """Create a call from domain 0 to domain 1 as the first message of channel 0."""
     return Pair(Scene(0, options, 2, users={1: [Ask(0, ALICE, 1)]}))
 
 
@@ -127,7 +127,7 @@ def test_response_under_a_wrong_key(case: str) -> None:
 @pytest.mark.parametrize("trust", ["on", "off"])
 @pytest.mark.parametrize(("mint", "minted"), [("collected", 0), ("recomputed", FAST.relay_fee)])
 def test_unhandled_endpoint_is_reported_before_the_tag(trust: Any, mint: Any, minted: int) -> None:
-    """What was collected for it is minted, here nothing, or recomputed what relaying alone costs (D-4)."""
+    """The collected fee is minted (here zero), or the recomputed relay cost (D-4)."""
     options = replace(FAST, trust_tag=trust, v0_mint=mint)
     pair = Pair(Scene(0, options, 2, open=False, channels=[ChannelAsk(1, 0, 1, ROOT)]))
     pair.step()
@@ -139,7 +139,7 @@ def test_unhandled_endpoint_is_reported_before_the_tag(trust: Any, mint: Any, mi
 
 
 def test_close_request_ends_a_channel_and_arrives_once() -> None:
-    """Two copies in one block, and the second is refused for its nonce; a later one meets a closed channel."""
+    """Of two copies in one block the second is rejected for its nonce; a later one meets a closed channel."""
     pair = network(FAST)
     pair.step()
     pair.lie(0, outbox_key(1, 0, 1), request(CLOSE))
@@ -150,7 +150,7 @@ def test_close_request_ends_a_channel_and_arrives_once() -> None:
 
 
 def test_request_acknowledges_no_response_to_a_later_one_of_its_block() -> None:
-    """When its turn comes there is none, so that nothing ends (3.6, hazard 21): neither that one nor those before."""
+    """There is none at its turn, so nothing ends (3.6, hazard 21): neither that one nor earlier ones."""
     pair = network(FAST)
     pair.step()
     pair.lie(0, outbox_key(1, 0, 1), request(UNHANDLED, last_delivered=2))
@@ -164,7 +164,7 @@ def test_request_acknowledges_no_response_to_a_later_one_of_its_block() -> None:
 
 
 def test_every_alteration_of_an_envelope_is_rejected() -> None:
-    """One request for each, altered; an honest copy comes in the next block."""
+    """Alter one request in each way; an honest copy follows in the next block."""
     users = {1 + n: [Ask(0, ALICE, 1)] for n in range(len(ALTERED))}
     pair = Pair(Scene(0, replace(FAST, resubmit_after=60), 2, users=users))
     left = list(ALTERED)
@@ -179,7 +179,7 @@ def test_every_alteration_of_an_envelope_is_rejected() -> None:
 
 
 def test_unfinalized_block_and_a_forgotten_root_prove_nothing() -> None:
-    """The oldest root that is known is taken, the one before it is not (hazard 7)."""
+    """The oldest known root is accepted, the one before it is not (hazard 7)."""
     roots = FAST.archiving_depth + 4
     pair = Pair(
         Scene(0, replace(FAST, mmr_roots=roots), 2, users={1: [Ask(0, ALICE, 1)], 2: [Ask(0, ALICE, CONSENSUS)]})

@@ -51,7 +51,7 @@ from tests.support.xdm.properties.xdm_networks import ALICE, BOB, ROOT, network,
 
 
 def test_altered_byte_anywhere_is_rejected() -> None:
-    """All but the weight tag, which is outside every proof and derived instead (D-9)."""
+    """The weight tag is exempt: it is outside every proof and derived instead (D-9)."""
     net = network()
     net.call(1, initiate_channel, ROOT, 0)
     net.step(9)
@@ -377,7 +377,7 @@ def test_unfinalized_block_proves_nothing_to_a_domain() -> None:
     "columns", [{"src": 2}, {"dst": 2}, {"channel_id": 1}, {"nonce": 1}], ids=["src", "dst", "channel", "nonce"]
 )
 def test_body_contradicting_its_envelope(columns) -> None:
-    """D-7: only a source whose runtime lies can store one, and only a lax validator takes it."""
+    """D-7: only a lying runtime can store one, and only a lax validator accepts it."""
     key = outbox_key(1, 0, 0)
     head = ConsensusProof(1, bytes(32), b"", MmrProof((), 0, ()))
     for m in (Message(0, 1, 0, 0, ChannelOpen(25)), replace(Message(0, 1, 0, 0, ChannelOpen(25)), **columns)):

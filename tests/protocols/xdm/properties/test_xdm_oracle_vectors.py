@@ -49,7 +49,7 @@ FIXTURES = (
 
 @cache
 def fixture(name: str) -> Any:
-    """Return a case of the vectors: its state root, its envelope, all its fields, and its kind."""
+    """Return a test vector: its state root, envelope, all fields, and kind."""
     case = next(case for case in load_vectors("substrate_proofs")["envelopes"] if case["case"] == name)
     kind = "response" if case["item"] == "InboxResponses" else "request"
     return bytes.fromhex(case["state_root"]), bytes.fromhex(case["envelope"]), case, kind
@@ -78,8 +78,10 @@ def test_recorded_message_yields_its_body(name: str) -> None:
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_recorded_message_under_an_mmr_is_valid_end_to_end(name: str) -> None:
-    """No such case exists ready-made: the recorded state root becomes a leaf. The one between domains carries no domain
-    proof, which only the lax validator takes."""
+    """The recorded state root becomes a leaf, as no such vector exists.
+
+    The vector between domains carries no domain proof, which only the lax validator accepts.
+    """
     root, data, _, kind = fixture(name)
     x = decode_xdm(data)
     leaves = [encode_leaf(MmrLeaf(n, bytes([n]) * 32, root if n == 4 else bytes(32), bytes(32))) for n in range(11)]

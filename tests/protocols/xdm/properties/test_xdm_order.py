@@ -136,7 +136,7 @@ CALLS: dict[str, tuple[Options, Calls, str]] = {
 
 @pytest.mark.parametrize("options", sorted({row[0] for row in CALLS.values()}, key=str))
 def test_call_is_rejected_by_the_first_failing_check(options: Options) -> None:
-    """All cases of the same options, each in a tick of its own."""
+    """Play all cases of equal options, each in its own tick."""
     cases = [(calls, error) for own, calls, error in CALLS.values() if own == options]
     every = [call._replace(tick=1 + place) for place, (calls, _) in enumerate(cases) for call in calls]
     channels = [call for call in every if isinstance(call, ChannelAsk)]
@@ -177,7 +177,7 @@ TRUSTING = replace(ON, trust_tag="on")
 
 
 def tagged(x: CrossDomainMessage) -> CrossDomainMessage:
-    """The tag of the endpoint before it."""
+    """Return the tag of the previous endpoint."""
     return replace(x, tag=Tag(x.tag.kind, x.tag.endpoint - 1) if x.tag.endpoint else Tag(1))
 
 
@@ -218,7 +218,7 @@ def test_opening_is_rejected_by_the_allow_list_before_the_tag(listed: bool, alte
 
 
 def test_duplicate_node_is_rejected() -> None:
-    """No chain can read such an envelope, so that it comes to none; a second, honest copy is taken."""
+    """Such an envelope is undecodable and is ignored; a second, honest copy is accepted."""
     pair = network(users={1: [Ask(0, ALICE, 1)]})
     pair.faults = lambda x: [(0, doubled_node), (1, as_it_is)]
     pair.step(20)

@@ -55,7 +55,7 @@ CHAINS: dict[str, dict[int, Any]] = {
 
 @pytest.mark.parametrize("cuts", [1, 2, 3, 4])
 def test_channels_given_up_by_some_chains_wake_no_others(cuts: int) -> None:
-    """a and b open a channel to each other at once, and give up; c waits for one that it opens much later."""
+    """a and b open a channel to each other at once and give up; c waits for one it opens much later."""
     ends = [("a", "b", 0), ("b", "a", 0), ("c", "a", 300)]
     planned = [{"tick": tick, "chain": one, "foreign": other} for one, other, tick in ends]
     net = Network(CHAINS, cuts=cuts, options={"channels": "initiate", "channel_calls": planned})
@@ -71,7 +71,7 @@ def test_channels_given_up_by_some_chains_wake_no_others(cuts: int) -> None:
 
 @pytest.mark.parametrize("tick", [12, 14])
 def test_message_dropped_at_a_fork_is_lost_whatever_others_receive(tick: int) -> None:
-    """What was to come to b is dropped in the tick of the fork; what was to come to c comes in the next block."""
+    """The message to b is dropped in the tick of the fork; the one to c arrives in the next block."""
     lost: tuple[Any, ...] = ("drop", "a", "b", 0, tick, {})
     fork: tuple[Any, ...] = ("reorg", None, None, tick, tick, {"depth": 2})
     options = {"archiving_depth": 5, "challenge_period": 3}

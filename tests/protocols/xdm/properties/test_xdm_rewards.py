@@ -25,7 +25,7 @@ MESSAGE = ("source", "destination", "substream", "index")
 
 
 class Account:
-    """A ledger of rewards that knows only logs: held fees, submitted receipts, paid fees."""
+    """Reward account from logs alone: held fees, submitted receipts, paid fees."""
 
     def __init__(self, net: Network) -> None:
         self.net = net
@@ -37,7 +37,7 @@ class Account:
         self.remainders = 0
 
     def check(self) -> None:
-        """Read what the last block logged, and compare every operator's balance."""
+        """Read the logs of the last block, and compare every operator's balance."""
         height = self.net.height
         for _, _, rows in (log for log in self.net.logs["receipts"] if log[0] == height):
             for domain, number, operators in zip(
@@ -76,8 +76,10 @@ class Account:
 
 
 def network(seed: int) -> Network:
-    """Three chains with three operators each, one of them absent half of the time; a second channel between two chains
-    has the other fee model, and so have those that are opened later."""
+    """Create three chains with three operators each, one absent half of the time.
+
+    A second channel between two chains has the other fee model, and so have those opened later.
+    """
     rng = random.Random(seed)
     model = rng.choice(["v0", "v1"])
     other = {"v0": "v1", "v1": "v0"}[model]

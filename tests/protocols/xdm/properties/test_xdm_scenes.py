@@ -36,7 +36,7 @@ FOUND = (
 
 
 def played(made: Scene) -> Pair:
-    """The scene, and what comes after it until everything is answered."""
+    """Play the scene and continue until all is answered."""
     pair = Pair(made)
     pair.step(made.blocks)
     pair.faults = honest

@@ -22,7 +22,7 @@ from tests.tiers import sized
 
 
 def slow(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, bytes, int]]]]:
-    """Return a scenario in which channels stay open, and most calls are answered some blocks later."""
+    """Return a scenario with open channels and mostly late answers."""
     keywords, calls = scenario(seed)
     rng, options = random.Random(seed), keywords["options"]
     for programs in keywords["chains"].values():
@@ -73,14 +73,14 @@ SLOW: dict[str, Any] = {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1
 
 
 def asked(**keywords: Any) -> tuple[Network, tuple[Sums, Record, Replay]]:
-    """Return a network in which a call of a slow program attaches value, and its checks."""
+    """Return a network whose call of a slow program attaches value, and its checks."""
     net = Network(SLOW, balance=1_000, **keywords)
     net.call(1, 2, b"slowly", amount=50)
     return net, (Sums(net), Record(net), Replay(net))
 
 
 def ended(net: Network, checks: Any, limit: int = 120) -> None:
-    """Run until the call has its one answer, and what it attached."""
+    """Run until the call has its one answer and its amount."""
     for _ in range(limit):
         net.block()
         for one in checks:
@@ -94,14 +94,14 @@ def ended(net: Network, checks: Any, limit: int = 120) -> None:
 
 @pytest.mark.parametrize("last", [19, 30])
 def test_call_is_answered_once_if_its_chain_was_halted_as_both_arrived(last: int) -> None:
-    """With the defaults of the tests the response comes in block 18 and the answer in block 19."""
+    """By the test defaults the response arrives in block 18 and the answer in block 19."""
     net, checks = asked(faults=[("halt", "A", None, 17, last, {})])
     ended(net, checks)
 
 
 @pytest.mark.parametrize("depth", [1, 4])
 def test_fork_reverts_an_answer_that_overtook_its_response(depth: int) -> None:
-    """It was taken before the response, goes with its block, and comes again."""
+    """Accepted before the response, it is reverted with its block and arrives again."""
     options = {"archiving_depth": 5, "challenge_period": 3, "resubmit_after": 9}
     net, checks = asked(options=options, faults=[("drop", "B", "A", 24, 24, {"every": 1})])
     while not net.state["open_calls"]["answered"].any():

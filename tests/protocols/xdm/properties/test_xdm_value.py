@@ -25,7 +25,7 @@ CALLERS, KEEPERS = (1, 11, 13, 21), (2, 12, 22)
 
 
 def scenario(seed: int) -> Network:
-    """A network whose programs open and close channels with deposits, where carriers misbehave."""
+    """Create a network with programs that open and close channels with deposits, and faulty carriers."""
     rng = random.Random(seed)
     owners = {"consensus": (1, 2), "a": (11, 12, 13), "b": (21, 22)}
     channels = rng.choice(["open", "initiate"])
@@ -94,7 +94,7 @@ def test_value_log_gives_every_balance_after_every_block(seed: int) -> None:
 
 
 def test_value_log_gives_every_balance_under_every_movement_reason() -> None:
-    """Of a reason for which nothing moves, a row that is missing would not be found."""
+    """A missing row of a reason without movements would go unnoticed."""
     net = scenario(7)
     play(net, 7, Sums(net), Replay(net))
     found = {ValueReason(why) for _, _, rows in net.logs["value"] for why in rows["why"].tolist()}
