@@ -70,7 +70,7 @@ def test_compaction_changes_no_proof_of_any_height(
     assert everything(old) == before["B", 6], "a store that was open before goes on"
 
 
-def test_a_lake_is_proved_from_while_it_is_written(tmp_path: Path, often: None) -> None:
+def test_lake_yields_proofs_during_a_run(tmp_path: Path, often: None) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(scenario(TICKS))
     network = LakeNetwork.from_scenario(path, lake=str(tmp_path / "lake"))
@@ -91,7 +91,7 @@ def test_a_lake_is_proved_from_while_it_is_written(tmp_path: Path, often: None) 
         network.close()
 
 
-def test_however_a_network_is_cut_its_proofs_are_the_same(tmp_path: Path) -> None:
+def test_proofs_are_independent_of_partitions(tmp_path: Path) -> None:
     found = []
     for partitions in (1, 3):
         path = tmp_path / "scenario.toml"

@@ -47,7 +47,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("case", PROVED)
-def test_what_is_proved_is_true_and_one_altered_byte_is_refused(cli: Run, lake: str, case: str) -> None:
+def test_proofs_verify_and_one_altered_byte_is_refused(cli: Run, lake: str, case: str) -> None:
     code, _, err = cli("prove", lake, *PROVED[case], "--out", "proof.json", "--trust-out", "trust.json")
     assert (code, err) == (0, "")
     code, out, _ = cli("verify", "proof.json", "--trust", "trust.json")
@@ -60,7 +60,7 @@ def test_what_is_proved_is_true_and_one_altered_byte_is_refused(cli: Run, lake: 
     assert count > 30
 
 
-def test_the_messages_in_a_channel_lead_to_the_head_in_its_proven_entry(cli: Run, lake: str) -> None:
+def test_messages_in_a_channel_lead_to_the_proven_head(cli: Run, lake: str) -> None:
     """Whose bytes are those that the oracle makes: deployed clients read them."""
     asked = [*WAITING, "--index", 1, "--out", "proof.json", "--queue-out", "queue.json"]
     assert cli("prove", lake, *asked)[0] == 0
@@ -80,7 +80,7 @@ def test_the_messages_in_a_channel_lead_to_the_head_in_its_proven_entry(cli: Run
     assert channel == (numbers + b"\x01" + head + deposits).hex()
 
 
-def test_all_that_waits_names_every_channel_to_a_parachain(cli: Run, lake: str) -> None:
+def test_pending_messages_name_every_channel_to_a_parachain(cli: Run, lake: str) -> None:
     code, out, _ = cli("prove", lake, *PROVED["all that waits"], "--json")
     assert code == 0
     entries: dict[str, list[str | None]] = {}
@@ -105,12 +105,12 @@ def test_all_that_waits_names_every_channel_to_a_parachain(cli: Run, lake: str) 
         ([*BETWEEN, "--channel", "--index", 3], "what to prove: give one of"),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_line(cli: Run, lake: str, asked: list[Any], said: str) -> None:
+def test_missing_messages_are_refused_in_one_line(cli: Run, lake: str, asked: list[Any], said: str) -> None:
     code, _, err = cli("prove", lake, *asked, "--out", "proof.json")
     assert code == 2 and said in err and len(err.splitlines()) == 1
 
 
-def test_contents_that_lead_to_no_head_are_not_given_out(lake: str) -> None:
+def test_contents_without_a_matching_head_are_not_returned(lake: str) -> None:
     opened = open_lake(lake)
     height = next(n for n in range(opened.last_height()) if len(channel_relay(opened, n).contents(1, 3)))
     relay = channel_relay(opened, height)

@@ -71,7 +71,7 @@ def message_of(state: CertifiedState, counterparty: str) -> int:
 
 
 @pytest.mark.parametrize("kind", ["header", "message", "program"])
-def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, opened: OpenedLake, kind: str) -> None:
+def test_proofs_verify_and_altered_ones_are_false(cli: Run, lake: str, opened: OpenedLake, kind: str) -> None:
     index = message_of(get_state_at(opened, "left", HEIGHT), "right")
     asked: dict[str, tuple[list[object], str]] = {
         "header": ([*STREAM, "--header"], f"the stream from left to right has the header begin {index}, end "),
@@ -119,7 +119,7 @@ def with_substreams(tmp_path_factory: pytest.TempPathFactory) -> str:
     return make_lake(tmp_path_factory.mktemp("substreams"), options='substreams = "per_source"')
 
 
-def test_what_is_proved_of_a_substream_is_true(cli: Run, with_substreams: str) -> None:
+def test_proofs_of_a_substream_verify(cli: Run, with_substreams: str) -> None:
     """``left`` has two substreams to ``right``: of ``alice``, who asks and answers, and of ``bob``, whom it signals."""
     opened = open_lake(with_substreams)
     state = get_state_at(opened, "left", HEIGHT)
@@ -148,12 +148,12 @@ def test_what_is_proved_of_a_substream_is_true(cli: Run, with_substreams: str) -
         (["--substream", "bobb"], 'substream: "bobb": no such substream; did you mean bob?: the stream from left to '),
     ],
 )
-def test_a_substream_must_be_named(cli: Run, with_substreams: str, given: list[str], line: str) -> None:
+def test_substream_must_be_named(cli: Run, with_substreams: str, given: list[str], line: str) -> None:
     code, _, err = cli("prove", with_substreams, *STREAM, *given, "--header", "--height", HEIGHT)
     assert (code, err.startswith(f"causeway: {line}")) == (2, True), err
 
 
-def test_flat_streams_have_none(cli: Run, lake: str) -> None:
+def test_flat_streams_have_no_substreams(cli: Run, lake: str) -> None:
     code, _, err = cli("prove", lake, *STREAM, "--substream", "alice", "--header")
     assert (code, err) == (2, 'causeway: substream: "alice": the streams of this lake have none; leave it out\n')
 
@@ -161,7 +161,7 @@ def test_flat_streams_have_none(cli: Run, lake: str) -> None:
 # ---- what a certificate shows
 
 
-def test_a_certificate_shows_one_value_and_the_time(opened: OpenedLake) -> None:
+def test_certificate_shows_one_value_and_the_time(opened: OpenedLake) -> None:
     state = get_state_at(opened, "left", HEIGHT)
     for shown in (
         state.header("right"),
@@ -196,7 +196,7 @@ def show_all(state: CertifiedState) -> dict[str, list[CertifiedValue]]:
     return found
 
 
-def test_every_height_of_every_subnet_can_be_shown(opened: OpenedLake) -> None:
+def test_every_height_of_every_subnet_can_be_proved(opened: OpenedLake) -> None:
     messages = 0
     for height in opened.lake.heights()[::3]:
         for chain in opened.names:
@@ -209,7 +209,7 @@ def test_every_height_of_every_subnet_can_be_shown(opened: OpenedLake) -> None:
     assert messages > 15
 
 
-def test_messages_and_data_are_those_of_the_programs(opened: OpenedLake) -> None:
+def test_messages_and_data_match_the_programs(opened: OpenedLake) -> None:
     state = get_state_at(opened, "left", 2)
     message = decode_stream_message(state.message("right", message_of(state, "right")).value)
     assert isinstance(message, StreamRequest)
@@ -247,7 +247,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_other_ways_to_certify(tmp_path: Path, form: str) -> None:
+def test_other_certification_modes(tmp_path: Path, form: str) -> None:
     threshold = form == "shares of nodes"
     kind, more = ("threshold", SILENT) if threshold else ("bls", "")
     opened = open_lake(make_lake(tmp_path, options=FORMS[form], certification=kind, more=more, until=6))
@@ -268,7 +268,7 @@ def test_other_ways_to_certify(tmp_path: Path, form: str) -> None:
             get_state_at(opened, "left", last)
 
 
-def test_a_subnet_that_is_halted_keeps_its_last_certificate(tmp_path: Path) -> None:
+def test_halted_subnet_keeps_its_last_certificate(tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path, more=HALTED, until=8))
     state, last = get_state_at(opened, "left"), opened.last_height()
     assert state.height < last
@@ -276,7 +276,7 @@ def test_a_subnet_that_is_halted_keeps_its_last_certificate(tmp_path: Path) -> N
     assert true(state, state.header("right"))
 
 
-def test_a_subnet_that_came_later_was_not_in_the_registry(tmp_path: Path) -> None:
+def test_later_subnet_is_absent_from_the_earlier_registry(tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path, more='[[chains]]\nname = "late"\nfrom = 2\n', until=4))
     with pytest.raises(InvalidInput, match="height: 2: late was not in the registry"):
         get_state_at(opened, "late", 2)  # of tick 1
@@ -328,7 +328,7 @@ WRONG: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_asked_wrongly_is_told_in_one_line(cli: Run, lake: str, case: str) -> None:
+def test_invalid_request_is_reported_in_one_line(cli: Run, lake: str, case: str) -> None:
     arguments, told = WRONG[case]
     code, out, err = cli("prove", lake, *(arguments if "--height" in arguments else [*arguments, "--height", HEIGHT]))
     assert (code, out) == (2, "")
@@ -336,7 +336,7 @@ def test_what_is_asked_wrongly_is_told_in_one_line(cli: Run, lake: str, case: st
     assert told in err
 
 
-def test_what_is_not_certified_cannot_be_proved(cli: Run, tmp_path: Path) -> None:
+def test_uncertified_values_cannot_be_proved(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "ic.toml").write_text(
         '[network]\nexecutor = "in_process"\n[options]\ncertification = "off"\n[[chains]]\ncount = 2\nprefix = "s"\n'
     )
@@ -349,7 +349,7 @@ def test_what_is_not_certified_cannot_be_proved(cli: Run, tmp_path: Path) -> Non
     )
 
 
-def test_states_that_are_gone_or_still_to_come_are_told_apart(tmp_path: Path) -> None:
+def test_removed_and_future_states_are_distinguished(tmp_path: Path) -> None:
     made = open_lake(make_lake(tmp_path, until=3))
     last = made.last_height()
     vacuum_lake(made.lake, keep_every=0, keep_last=1)
@@ -361,7 +361,7 @@ def test_states_that_are_gone_or_still_to_come_are_told_apart(tmp_path: Path) ->
         get_state_at(opened, "left", last + 1)
 
 
-def test_a_lake_that_was_tampered_with_proves_nothing(tmp_path: Path) -> None:
+def test_altered_lake_yields_no_proof(tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path, until=3))
     manifest, bucket = opened.manifest(), opened.bucket(opened.position("left"))
     path = Path(opened.lake.storage.uri) / manifest.state["certified_data"][bucket].rows[0]
@@ -372,7 +372,7 @@ def test_a_lake_that_was_tampered_with_proves_nothing(tmp_path: Path) -> None:
         get_state_at(opened, "left")
 
 
-def test_a_state_that_is_not_the_certified_one_is_not_proved(
+def test_state_that_differs_from_the_certified_one_is_not_proved(
     opened: OpenedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = OpenedLake.state_rows
@@ -386,9 +386,7 @@ def test_a_state_that_is_not_the_certified_one_is_not_proved(
         get_state_at(opened, "left", HEIGHT)
 
 
-def test_a_signature_that_is_not_the_subnets_is_not_passed_on(
-    opened: OpenedLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signature_of_another_subnet_is_refused(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     other = get_state_at(opened, "right", HEIGHT).subnets.key_of(opened.position("right"))
     monkeypatch.setattr(Subnets, "key_of", lambda self, position: other)
     with pytest.raises(LakeError, match="the state of left at height 5 is not certified by it: InvalidSignature"):
@@ -405,7 +403,7 @@ def without_digests(text: str) -> str:
     return re.sub(r"(0x)?[0-9a-f]{16,}(…[0-9a-f]{4}|\.\.\.)?", "#", text)
 
 
-def test_the_examples_of_the_page_say_what_it_says(cli: Run, tmp_path: Path) -> None:
+def test_examples_of_the_page_print_the_shown_output(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "two-subnets.toml").write_text(re.findall(r"^```toml\n(.*?)```$", PAGE, re.S | re.M)[0])
     network = LakeNetwork.from_scenario("two-subnets.toml", lake="my-lake")
     network.run()

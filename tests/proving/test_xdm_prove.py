@@ -40,7 +40,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, case: str) -> None:
+def test_proofs_verify_and_altered_ones_are_false(cli: Run, lake: str, case: str) -> None:
     source, destination, nonce, height, response = CASES[case]
     arguments = ["--chain", source, "--counterparty", destination, "--index", nonce, "--height", height]
     code, out, err = cli(
@@ -78,7 +78,7 @@ def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, cas
     assert cli("verify", "altered.json", "--trust", "trust.json")[0] in (1, 2)
 
 
-def test_nothing_is_written_where_one_of_the_files_cannot_be(cli: Run, lake: str) -> None:
+def test_no_file_is_written_if_one_cannot_be(cli: Run, lake: str) -> None:
     arguments = ["--chain", "left", "--counterparty", "right", "--index", 3, "--height", 13]
     Path("kept.json").write_text("as it was")
     for out in ("kept.json", "new.json"):
@@ -94,7 +94,7 @@ def test_nothing_is_written_where_one_of_the_files_cannot_be(cli: Run, lake: str
     assert json.loads(Path("kept.json").read_text())
 
 
-def test_what_is_not_there_is_told(cli: Run, lake: str) -> None:
+def test_missing_items_are_reported(cli: Run, lake: str) -> None:
     for arguments, told in (
         (["--chain", "left", "--counterparty", "right", "--index", 3, "--height", 2], "no block is 3 deep yet"),
         (
@@ -139,7 +139,7 @@ depth = 1
 
 
 @pytest.mark.slow
-def test_proofs_are_of_the_fork_that_a_height_is_on_whatever_a_commit_has(tmp_path: Path) -> None:
+def test_proofs_follow_the_fork_of_a_height_for_any_commit_size(tmp_path: Path) -> None:
     found = []
     for commit_every in (1, 7):
         folder = tmp_path / str(commit_every)
@@ -171,7 +171,7 @@ def test_blocks_with_the_same_storage_share_it(lake: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_storage_is_kept_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_storage_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_lake(make_lake(tmp_path, options="endowment = 7_000_000"))  # whose storage nobody has asked for
     monkeypatch.setattr(Tries, "live_bytes", KEPT_BYTES // 2)
     made = {

@@ -62,13 +62,13 @@ def texts(tree: ElementTree.Element, tag: str) -> list[str]:
         ([0.2, 0.9], "share", (0, 0.5, 1.0)),
     ],
 )
-def test_scales_have_round_marks(values: list[float], unit: str, marks: tuple[float, ...]) -> None:
+def test_scales_have_round_ticks(values: list[float], unit: str, marks: tuple[float, ...]) -> None:
     scale = fit_scale(values, unit)
     assert scale.marks == pytest.approx(marks) and scale.top >= max(values, default=0)
     assert scale.share(scale.bottom) == 0 and scale.share(scale.top) == 1
 
 
-def test_delays_that_differ_a_hundredfold_have_a_logarithmic_scale() -> None:
+def test_widely_spread_delays_have_a_logarithmic_scale() -> None:
     scale = fit_scale([2.0, 40_000.0], "seconds")
     assert scale.log and scale.bottom <= 2 and scale.top >= 40_000
     shares = [scale.share(mark) for mark in scale.marks]
@@ -76,7 +76,7 @@ def test_delays_that_differ_a_hundredfold_have_a_logarithmic_scale() -> None:
     assert not fit_scale([0.0, 40_000.0], "seconds").log  # 0 has no place on it
 
 
-def test_a_line_ends_where_nothing_is_known_and_a_point_alone_is_seen() -> None:
+def test_line_ends_at_missing_values_and_an_isolated_point_is_visible() -> None:
     points = [(0, 1), (1, 2), None, (3, 4), None, None, (5, 6)]
     assert svg_path(points) == "M0 1L1 2M3 4h.01M5 6h.01"
     assert svg_path(isolated_points(points)) == "M3 4h.01M5 6h.01" and not isolated_points(points[:3])
@@ -84,7 +84,7 @@ def test_a_line_ends_where_nothing_is_known_and_a_point_alone_is_seen() -> None:
     assert [each.get("class") for each in chart.iter("path")] == ["line tone-a", "line spots tone-a"]
 
 
-def test_each_decade_of_a_logarithmic_axis_is_as_wide() -> None:
+def test_decades_of_a_logarithmic_axis_have_equal_width() -> None:
     edges = [0, 1, 9, 99, 999, 9_999]
     chart = parsed(time_chart("x", edges, [ChartSeries("y", [1, 2, 3, 4, 5])], axis="tick", log=True))
     boxes = [float(each.get("x", "").rstrip("%")) for each in chart.iter("rect")]
@@ -94,7 +94,7 @@ def test_each_decade_of_a_logarithmic_axis_is_as_wide() -> None:
     assert [text for text in texts(chart, "text") if text.replace(",", "").isdigit()][-3:] == ["10", "100", "1,000"]
 
 
-def test_lines_that_hide_each_other_are_named() -> None:
+def test_overlapping_lines_are_named() -> None:
     line = {
         "title": "x",
         "axis": "tick",
@@ -106,7 +106,7 @@ def test_lines_that_hide_each_other_are_named() -> None:
     assert "One line: a and b." in said and "c." not in said
 
 
-def test_charts_show_what_they_are_given_as_text() -> None:
+def test_charts_escape_their_texts() -> None:
     chart = time_chart(EVIL, [0, 10, 20], [ChartSeries(EVIL, [1, None], "a")], axis=EVIL)
     tree = parsed(chart)
     assert len([*tree.iter("rect")]) == 2 and not [*tree.iter("b")]
@@ -119,7 +119,7 @@ def test_charts_show_what_they_are_given_as_text() -> None:
     assert [each.get("width") for each in rows.iter("rect")] == ["100%", "25%"]
 
 
-def test_tables_escape_leave_out_empty_columns_and_count_what_they_leave_out() -> None:
+def test_tables_escape_text_omit_empty_columns_and_count_omissions() -> None:
     columns = [
         TableColumn("name", "name"),
         TableColumn("empty"),
@@ -140,7 +140,7 @@ def test_tables_escape_leave_out_empty_columns_and_count_what_they_leave_out() -
     assert "No rows." in render_table(columns, [], caption="x")
 
 
-def test_the_matrix_keeps_the_chains_that_matter_and_loses_no_figure() -> None:
+def test_matrix_keeps_the_important_chains_and_all_figures() -> None:
     pairs: PairCells = {(f"s{n}", f"d{n}"): PairFigures(1, n, 0, int(n == 0), 0, float(n)) for n in range(40)}
     pairs = {**pairs, (None, "(others)"): PairFigures(2, 1000, 5, 0, 0, None)}
     cells = fold_matrix(pairs)
@@ -154,7 +154,7 @@ def test_the_matrix_keeps_the_chains_that_matter_and_loses_no_figure() -> None:
     assert (shade_level(0, 10), shade_level(0.001, 10), shade_level(10, 10)) == (0, 1, 7)
 
 
-def test_names_figures_and_times_are_fit_for_a_page() -> None:
+def test_names_figures_and_times_are_formatted_for_a_page() -> None:
     assert safe_name("a\u202eb\u200fc\n\x1b[31m") == "a\\u202eb\\u200fc\\n\\x1b[31m"
     assert len(safe_name("n" * 10_000)) == 44
     assert [safe_name(each) for each in ("", " ", " a b ")] == ['""', "\\x20", "\\x20a b\\x20"]
@@ -193,7 +193,7 @@ def reasons_in_pages() -> set[tuple[str | None, str]]:
     return {(check, each) for check, found in pages for row in found for each in re.findall(r"`(\w+)`", row)}
 
 
-def test_every_reason_of_every_check_has_words() -> None:
+def test_every_reason_of_every_check_has_a_text() -> None:
     assert set(CHECKS) >= {*CHECK_NAMES} | {each.stem for each in AUDIT.glob("*.md")} - {"README"}
     pairs = {(before.value, after.value) for before, after in BEFORE}
     found = reasons_in_sources() | reasons_in_pages()
@@ -214,7 +214,7 @@ def test_every_reason_of_every_check_has_words() -> None:
     )
 
 
-def test_the_cause_of_a_loss_is_named() -> None:
+def test_cause_of_a_loss_is_named() -> None:
     row = {"check": "delivery", "reason": "dropped", "magnitude": None, "unit": None, "detail": "Queue\u202eFull"}
     assert finding_phrase(row) == "was dropped (Queue\\u202eFull)"
     assert finding_phrase({**row, "detail": None}) == "was dropped" and "(" not in finding_phrase(
@@ -222,7 +222,7 @@ def test_the_cause_of_a_loss_is_named() -> None:
     )
 
 
-def test_outcomes_are_told_apart_without_colours_and_bad_ones_are_never_neutral() -> None:
+def test_outcomes_differ_without_colours_and_bad_ones_are_never_neutral() -> None:
     assert [*OUTCOME_STYLES] == sorted(OUTCOME_STYLES, key=[*OUTCOME_STYLES].index) and {*OUTCOME_STYLES} == {
         *OUTCOMES,
         FORGED,
@@ -255,7 +255,7 @@ def test_outcomes_are_told_apart_without_colours_and_bad_ones_are_never_neutral(
 
 
 @pytest.mark.parametrize(("ticks", "words"), [((3, 5), "+2 ticks"), ((None, 5), "+12 s")])
-def test_steps_are_timed_in_ticks_where_all_have_one(ticks: tuple[int | None, ...], words: str) -> None:
+def test_steps_are_timed_in_ticks_if_all_have_one(ticks: tuple[int | None, ...], words: str) -> None:
     names = ("chain", "height", "time", "transaction", "code", "detail", "lane", "sender", "receiver", "amount")
     step: dict[str, Any] = {**dict.fromkeys(names), "roots": [], "notes": []}
     steps = [
@@ -267,14 +267,14 @@ def test_steps_are_timed_in_ticks_where_all_have_one(ticks: tuple[int | None, ..
     assert words in made and ">request</span>" in made
 
 
-def test_steps_of_one_place_are_one_and_those_with_notes_stay_alone() -> None:
+def test_steps_at_one_position_are_grouped_and_those_with_notes_stay_alone() -> None:
     place = dict.fromkeys(("chain", "height", "tick", "time", "transaction", "code", "detail"))
     steps = [{**place, "event": each, "notes": ["again"] if each == "c" else []} for each in "abcd"]
     steps.append({**place, "event": "e", "notes": [], "height": 7})
     assert [[each["event"] for each in group] for group in group_steps(steps)] == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
-def test_a_page_is_whole_and_states_by_digest_what_may_run() -> None:
+def test_page_is_complete_and_restricts_scripts_by_digest() -> None:
     made = render_page(
         f"x {EVIL}", [PageSection("one", EVIL, Markup("<p>body</p>"), EVIL)], verdict="PASSED", foot=[EVIL]
     )
@@ -287,7 +287,7 @@ def test_a_page_is_whole_and_states_by_digest_what_may_run() -> None:
     assert (files("causeway.report") / "templates" / "theme.css").is_file()
 
 
-def test_protocols_are_put_side_by_side() -> None:
+def test_protocols_are_shown_side_by_side() -> None:
     made = compare_page(
         {
             "title": EVIL,
@@ -317,7 +317,7 @@ def test_protocols_are_put_side_by_side() -> None:
     assert made.count("<section") == 5
 
 
-def test_what_is_before_another_by_its_block_alone_has_no_time_between() -> None:
+def test_order_by_block_alone_has_no_elapsed_time() -> None:
     row = {
         "check": "causality",
         "reason": "executed_before_received",

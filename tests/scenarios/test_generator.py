@@ -47,7 +47,7 @@ def test_rows_of_a_chain_depend_on_no_other_chain(chains: int, keys: dict[str, A
         assert traffic.rows(tick, np.append(everyone[::-1], 999).astype(np.uint64)).to_pylist() == whole.to_pylist()
 
 
-def test_the_same_seed_gives_the_same_rows_in_another_process() -> None:
+def test_equal_seeds_give_equal_rows_in_another_process() -> None:
     traffic = traffic_of(3, messages=900, ticks=4, channels=5)
     rows = [traffic.rows(tick, numbers_of(traffic)).to_pylist() for tick in range(4)]
     copy = pickle.loads(pickle.dumps(traffic))
@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_rows_in_another_process() -> None:
 
 
 @pytest.mark.parametrize(("messages", "ticks", "chains"), [(1, 1, 1), (1, 50, 9), (12_345, 17, 4), (10**7, 3, 2)])
-def test_a_total_is_met_exactly(messages: int, ticks: int, chains: int) -> None:
+def test_total_is_met_exactly(messages: int, ticks: int, chains: int) -> None:
     traffic = traffic_of(chains, messages=messages, ticks=ticks, channels=3)
     counts = traffic.counts(0, ticks)
     assert counts.shape == (ticks, chains)
@@ -69,7 +69,7 @@ def test_a_total_is_met_exactly(messages: int, ticks: int, chains: int) -> None:
     assert traffic.rows(ticks, numbers_of(traffic)).num_rows == 0
 
 
-def test_counts_are_those_of_the_rows_and_next_tick_finds_them() -> None:
+def test_counts_match_the_rows_and_next_tick_finds_them() -> None:
     traffic = traffic_of(2, messages_per_tick=0.01, ticks=3_000, channels=2, bursts=NO_BURSTS)
     busy = np.flatnonzero(traffic.counts(0, 3_000).any(axis=1)).tolist()
     found, tick = [], traffic.next_tick(0)
@@ -86,7 +86,7 @@ def test_counts_are_those_of_the_rows_and_next_tick_finds_them() -> None:
     assert 5 < len(found) < 100
 
 
-def test_a_run_draws_each_tick_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_samples_each_tick_once(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[int, int, int]] = []
     real = draws.random_words
 
@@ -107,7 +107,7 @@ def test_a_run_draws_each_tick_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(rows) == len(set(rows)) == int((traffic.counts(0, 600) > 0).sum())
 
 
-def test_rows_do_not_depend_on_the_order_of_asking() -> None:
+def test_rows_do_not_depend_on_the_request_order() -> None:
     traffic = traffic_of(3, seed=5, messages_per_tick=900.0, ticks=30, channels=4)
     forward = [traffic.rows(tick, numbers_of(traffic)).to_pylist() for tick in range(30)]
     generator._kept_window.cache_clear()
@@ -136,13 +136,13 @@ def test_each_message_asks_a_caller_to_call_the_echo_of_its_channel() -> None:
     assert len(set(calls.bodies.to_pylist())) == rows.num_rows
 
 
-def test_a_single_chain_calls_itself_and_empty_payloads_are_allowed() -> None:
+def test_single_chain_calls_itself_and_empty_payloads_are_allowed() -> None:
     traffic = traffic_of(1, messages=10, ticks=1, channels=1, payload_bytes=0)
     assert set(traffic.topology().programs["chain"].to_pylist()) == {0}
     assert traffic.rows(0, numbers_of(traffic)).num_rows == 10
 
 
-def test_the_shape_is_that_of_the_measured_recording() -> None:
+def test_shape_matches_the_measured_recording() -> None:
     """80,000 blocks each of 40 like chains; the tolerances are what so many blocks of so slow a drift vary by."""
     chains, blocks = 40, 80_000
     traffic = traffic_of(
@@ -168,7 +168,7 @@ def test_without_drift_and_bursts_counts_are_poisson() -> None:
     assert counts.var() / counts.mean() == pytest.approx(1.0, rel=0.05)
 
 
-def test_a_burst_is_of_one_channel() -> None:
+def test_burst_belongs_to_one_channel() -> None:
     bursts = {"every_blocks": 1, "messages": 500}
     traffic = traffic_of(1, messages_per_tick=1.0, ticks=5, channels=10, skew="uniform", bursts=bursts)
     for tick in range(5):
@@ -179,7 +179,7 @@ def test_a_burst_is_of_one_channel() -> None:
 
 @pytest.mark.parametrize("skew", ["cosmoshub", "uniform", 0.0, 1.0, 2.5])
 @pytest.mark.parametrize("channels", [1, 3, 10, 55, 2_000])
-def test_shares_sum_to_one_and_fall(skew: str | float, channels: int) -> None:
+def test_shares_sum_to_one_and_decrease(skew: str | float, channels: int) -> None:
     share = channel_shares(skew, channels)
     assert len(share) == channels
     assert share.sum() == pytest.approx(1.0)
@@ -188,7 +188,7 @@ def test_shares_sum_to_one_and_fall(skew: str | float, channels: int) -> None:
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.0, 2_000.0))
-def test_poisson_is_the_quantile(chance: float, mean: float) -> None:
+def test_poisson_matches_the_quantile(chance: float, mean: float) -> None:
     count = int(draws.poisson_counts(np.array([chance]), np.array([mean]))[0])
 
     def mass(k: int) -> float:
@@ -200,7 +200,7 @@ def test_poisson_is_the_quantile(chance: float, mean: float) -> None:
 
 
 @given(st.floats(0.001, 0.999), st.integers(0, 3_000), st.floats(0.0, 1.0))
-def test_binomial_is_the_quantile(chance: float, trials: int, probability: float) -> None:
+def test_binomial_matches_the_quantile(chance: float, trials: int, probability: float) -> None:
     count = draws.binomial_count(chance, trials, probability)
 
     def mass(k: int) -> float:
@@ -216,14 +216,14 @@ def test_binomial_is_the_quantile(chance: float, trials: int, probability: float
 
 
 @given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=12), st.integers(0, 10**6), st.integers(0, 100))
-def test_a_split_sums_to_its_total(weights: list[float], total: int, seed: int) -> None:
+def test_split_sums_to_its_total(weights: list[float], total: int, seed: int) -> None:
     chances = draws.uniform_numbers(draws.random_words(seed, 0, 0, 0, len(weights)))
     parts = draws.multinomial_split(chances, total, np.array(weights))
     assert parts.sum() == total
     assert (parts >= 0).all()
 
 
-def test_words_are_those_of_philox_and_stay_so() -> None:
+def test_words_are_those_of_philox() -> None:
     """A change of these numbers changes every generated scenario."""
     assert draws.random_words(1, 2, 3, 4, 3).tolist() == draws.random_words(1, 2, 3, 4, 9).tolist()[:3]
     assert draws.random_words(0, 0, 0, 0, 2).tolist() == [
@@ -246,7 +246,7 @@ def test_words_are_those_of_philox_and_stay_so() -> None:
         ({"messages": 1, "chanels": 3}, "traffic.chanels: unknown key; did you mean channels?"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path: Path, keys: dict[str, Any], line: str) -> None:
+def test_mistake_is_one_line(tmp_path: Path, keys: dict[str, Any], line: str) -> None:
     path = tmp_path / "g.toml"
     lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
     path.write_text(f"[[chains]]\ncount = 2\n[traffic]\nsource = 'generated'\n{lines}\n")
@@ -255,7 +255,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, keys: dict[str, Any], line: str) 
     assert str(caught.value).startswith(f"{path}: {line}")
 
 
-def test_moved_callers_get_their_messages_at_their_new_chain(tmp_path: Path) -> None:
+def test_migrated_callers_get_their_messages_at_their_new_chain(tmp_path: Path) -> None:
     path = tmp_path / "g.toml"
     text = "[[chains]]\ncount = 3\n[traffic]\nsource = 'generated'\nmessages = 600\nticks = 3\nchannels = 2\n"
     path.write_text(text)

@@ -69,7 +69,7 @@ def places(topology: Topology, program: str, *ticks: int) -> list[str | None]:
     return found
 
 
-def test_a_version_says_which_subnets_there_are(file: Path) -> None:
+def test_registry_version_lists_its_subnets(file: Path) -> None:
     topology = topology_of(file)
     assert change_ticks(topology) == [5, 9]
     by_tick = {tick: registry_at(topology, tick) for tick in (0, 4, 5, 8, 9)}
@@ -85,7 +85,7 @@ def test_a_version_says_which_subnets_there_are(file: Path) -> None:
     assert len({tuple(registry.subnets.tolist()) for registry in by_tick.values()}) == 1, "positions stay"
 
 
-def test_programs_come_and_end_with_their_subnet(file: Path) -> None:
+def test_programs_are_added_and_removed_with_their_subnet(file: Path) -> None:
     topology = topology_of(file)
     assert places(topology, NEW, 0, 4, 5, 99) == [None, None, "new", "new"]
     assert places(topology, OLD, 0, 8, 9) == ["old", "old", None]
@@ -108,7 +108,7 @@ def test_programs_come_and_end_with_their_subnet(file: Path) -> None:
         (move(2, ROVER, None), (1, 5), [None, None]),
     ],
 )
-def test_moves_go_before_what_a_subnet_makes_of_it(file: Path, moves: str, ticks: Any, found: Any) -> None:
+def test_moves_precede_subnet_changes(file: Path, moves: str, ticks: Any, found: Any) -> None:
     assert places(topology_of(file, moves), ROVER, *ticks) == found
 
 
@@ -133,12 +133,12 @@ def test_nodes_join_with_new_numbers_and_leave(file: Path) -> None:
         (NodeChange(6, 2, remove=(3,)), None),
     ],
 )
-def test_a_change_of_nodes_that_cannot_be_made(change: NodeChange, mistake: Any) -> None:
+def test_impossible_node_changes_are_refused(change: NodeChange, mistake: Any) -> None:
     membership = Membership({}, {1: 2}, (NodeChange(5, 1, add=1), change))
     assert membership.first_invalid_change(4) == mistake
 
 
-def test_a_lake_keeps_all_of_it(file: Path) -> None:
+def test_lake_records_the_membership(file: Path) -> None:
     topology = topology_of(file, '[[nodes]]\ntick = 6\nchain = "new"\nremove = [1]\n')
     assert topology.membership == Membership({0: TickSpan(0, 8), 1: TickSpan(5)}, {1: 3}, (NodeChange(6, 1, 0, (1,)),))
     kept = json.loads(json.dumps(topology.membership.encoded()))
@@ -149,7 +149,7 @@ def test_a_lake_keeps_all_of_it(file: Path) -> None:
     assert again.topology(again.traffic()) == topology
 
 
-def test_a_script_enters_where_the_program_is_when_its_subnet_has_come(file: Path) -> None:
+def test_script_targets_the_chain_of_the_program_once_its_subnet_exists(file: Path) -> None:
     send = '[traffic]\nsource = "script"\n[[traffic.send]]\ntick = {}\nto = "rover"\nmethod = "greet"\n'
     file.write_text(NETWORK + PROGRAMS + send.format(5))
     assert load_scenario(file).traffic().rows(5, np.array([0, 1, 2], dtype=np.uint64))["chain"].to_pylist() == [1]
@@ -186,14 +186,14 @@ OFFER = '[[faults]]\nkind = "{}"\ntick = {}\nsource = "{}"\ndestination = "{}"\n
         ),
     ],
 )
-def test_what_names_a_chain_that_is_not_there_is_told_so(file: Path, text: str, line: str) -> None:
+def test_reference_to_a_missing_chain_is_reported(file: Path, text: str, line: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         topology_of(file, text)
     assert str(raised.value).startswith(f"{file}: {line}")
 
 
 @pytest.mark.parametrize("kind", ["replay", "stale"])
-def test_what_a_chain_offered_may_be_brought_after_it_went(file: Path, kind: str) -> None:
+def test_offered_messages_may_be_delivered_after_their_chain_is_removed(file: Path, kind: str) -> None:
     topology_of(file, OFFER.format(kind, 9, "old", "home"))
 
 
@@ -206,7 +206,7 @@ def test_what_a_chain_offered_may_be_brought_after_it_went(file: Path, kind: str
         ('[[chains]]\nname = "a"\n[[nodes]]\ntick = 1\nchain = "a"\nadd = 1\n', "nodes[0]"),
     ],
 )
-def test_other_protocols_refuse_it_by_name(file: Path, text: str, key: str) -> None:
+def test_other_protocols_refuse_membership_changes_by_name(file: Path, text: str, key: str) -> None:
     file.write_text('[network]\nprotocol = "ibc"\n' + text)
     with pytest.raises(InvalidInput) as raised:
         load_scenario(file)

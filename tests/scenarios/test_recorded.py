@@ -148,7 +148,7 @@ def test_chains_and_programs_of_the_file_keep_their_numbers(tmp_path: Path) -> N
     assert moved.select(["chain", "receiver"]).to_pylist() == [{"chain": 40, "receiver": 1}]
 
 
-def test_columns_may_say_chain_destination_and_payload(tmp_path: Path) -> None:
+def test_columns_may_set_chain_destination_and_payload(tmp_path: Path) -> None:
     text = "side,from,to,lane,nonce,at,text\n"
     text += "send,a,b,0,1,2024-01-01T00:00:00Z,one\n"
     text += "recv,b,a,0,1,2023-01-01T00:00:00Z,no\n"
@@ -165,7 +165,7 @@ def test_columns_may_say_chain_destination_and_payload(tmp_path: Path) -> None:
     assert all_rows(traffic, chains_of(scenario, traffic)) == {0: ["one"], 2: ["two"]}
 
 
-def test_chains_asked_for_alone_give_what_they_give_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_single_chains_equal_those_of_all_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared_traffic, "GROUP_ROWS", 16)
     table = packets(2_000, 2).append_column("chain", pa.array([f"c{place % 5}" for place in range(2_000)]))
     pq.write_table(table, tmp_path / "p.parquet")
@@ -183,7 +183,7 @@ def test_chains_asked_for_alone_give_what_they_give_together(tmp_path: Path, mon
         assert shuffled.to_pylist() == whole.to_pylist()
 
 
-def test_row_groups_are_cut_at_ticks_and_in_large_ticks_at_chains() -> None:
+def test_row_groups_are_split_at_ticks_and_in_large_ticks_at_chains() -> None:
     ticks = np.array([0, 0, 1, 2, 2, 2, 2, 2, 2, 3, 4], np.uint64)
     chains = np.array([0, 1, 0, 0, 0, 0, 1, 2, 2, 0, 0], np.uint64)
     assert prepared_traffic.group_starts(ticks, chains, 3).tolist() == [0, 3, 6, 9]
@@ -216,7 +216,7 @@ def test_row_groups_are_cut_at_ticks_and_in_large_ticks_at_chains() -> None:
         (HEADER + "c,1,2\n", {"channels": {"file": "none.json"}}, "none.json: no such channels file"),
     ],
 )
-def test_a_bad_recording_is_one_line(tmp_path: Path, content: str, keys: dict[str, Any], line: str) -> None:
+def test_bad_recording_is_one_line(tmp_path: Path, content: str, keys: dict[str, Any], line: str) -> None:
     (tmp_path / "p.csv").write_text(content)
     tables = {key: value for key, value in keys.items() if isinstance(value, dict)}
     plain = {key: value for key, value in keys.items() if key not in tables}
@@ -239,7 +239,7 @@ def test_a_bad_recording_is_one_line(tmp_path: Path, content: str, keys: dict[st
         (pa.array([1, 2], pa.timestamp("us")), "column send_height holds timestamps; set traffic.seconds_per_tick"),
     ],
 )
-def test_a_bad_parquet_column_is_one_line(tmp_path: Path, column: pa.Array, line: str) -> None:
+def test_bad_parquet_column_is_one_line(tmp_path: Path, column: pa.Array, line: str) -> None:
     table = pa.table({"channel_id": ["c", "c"], "sequence": [1, 2], "send_height": column})
     pq.write_table(table, tmp_path / "p.parquet")
     with pytest.raises(InvalidInput) as caught:
@@ -247,7 +247,7 @@ def test_a_bad_parquet_column_is_one_line(tmp_path: Path, column: pa.Array, line
     assert line in str(caught.value)
 
 
-def test_a_missing_recording_is_named(tmp_path: Path) -> None:
+def test_missing_recording_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"none\.csv: no such recording"):
         scenario_for(tmp_path, path="none.csv").traffic(tmp_path / "prepared")
     (tmp_path / "p.txt").write_text("x")
@@ -255,7 +255,7 @@ def test_a_missing_recording_is_named(tmp_path: Path) -> None:
         scenario_for(tmp_path, path="p.txt").traffic(tmp_path / "prepared")
 
 
-def test_a_prepared_folder_is_used_again_and_refuses_another_recording(tmp_path: Path) -> None:
+def test_prepared_folder_is_reused_and_refuses_another_recording(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text(HEADER + "c,1,2\n")
     folder = tmp_path / "prepared"
     traffic = scenario_for(tmp_path, path="p.csv").traffic(folder)
@@ -270,7 +270,7 @@ def test_a_prepared_folder_is_used_again_and_refuses_another_recording(tmp_path:
         scenario_for(tmp_path, path="p.csv").traffic(folder)
 
 
-def test_an_unfinished_folder_counts_as_empty(tmp_path: Path) -> None:
+def test_unfinished_folder_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text(HEADER + "c,1,2\n")
     folder = tmp_path / "prepared"
     (folder / "parts").mkdir(parents=True)
@@ -303,7 +303,7 @@ class TasksInBatches:
         return self.rows
 
 
-def test_tasks_of_spark_write_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_tasks_write_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded_traffic, "RUN_BYTES", 20_000)
     monkeypatch.setattr(recording, "PIECE_ROWS", 300)
     pq.write_table(packets(1_500, 3), tmp_path / "p.parquet", row_group_size=128)
@@ -318,7 +318,7 @@ def test_tasks_of_spark_write_the_same(tmp_path: Path, monkeypatch: pytest.Monke
         scenario.traffic(tmp_path / "bad", spark=TasksInBatches)  # type: ignore[arg-type]
 
 
-def test_the_recorded_cosmos_hub_runs_whole(recordings: Recordings, tmp_path: Path) -> None:
+def test_recorded_cosmos_hub_runs_completely(recordings: Recordings, tmp_path: Path) -> None:
     path = recordings.hub_packets
     example = Path(__file__).resolve().parents[2] / "examples" / "recorded.toml"
     scenario = load_scenario(example, {"traffic.path": f'"{path}"'}, programs={"caller", "echo"})

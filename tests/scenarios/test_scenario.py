@@ -93,7 +93,7 @@ def load_whole(path: Path, overrides: dict[str, str]) -> None:
     scenario.faults(scenario.topology(scenario.traffic()))
 
 
-def test_topology_has_numbers_in_the_order_of_the_file(small: Path) -> None:
+def test_topology_numbers_follow_the_order_of_the_file(small: Path) -> None:
     scenario = load_scenario(small)
     topology = scenario.topology(scenario.traffic())
     assert topology.chains.to_pydict() == {"number": [0, 1, 2], "name": ["left", "right-0", "right-1"]}
@@ -107,7 +107,7 @@ def test_topology_has_numbers_in_the_order_of_the_file(small: Path) -> None:
     assert topology.moves.to_pylist() == [{"tick": 3, "program": 0, "chain": 2}]
 
 
-def test_chains_may_have_numbers_of_their_own(tmp_path: Path) -> None:
+def test_chains_may_have_explicit_numbers(tmp_path: Path) -> None:
     path = tmp_path / "numbers.toml"
     path.write_text(
         '[[chains]]\nname = "a"\nnumber = 9\n[[chains]]\ncount = 2\n'
@@ -117,7 +117,7 @@ def test_chains_may_have_numbers_of_their_own(tmp_path: Path) -> None:
     assert chains_of(scenario).tolist() == [9, 10, 11, 2**64 - 1]
 
 
-def test_script_enters_where_the_program_is_at_that_tick(small: Path) -> None:
+def test_script_targets_the_chain_of_the_program_at_that_tick(small: Path) -> None:
     scenario = load_scenario(small)
     traffic = scenario.traffic()
     chains = chains_of(scenario)
@@ -184,14 +184,14 @@ def test_faults_become_tables(small: Path) -> None:
         ('kind = "gap"\nrelayer = "x"\ntick = 1', "faults[1].relayer: unknown key; Keys here: kind, source,"),
     ],
 )
-def test_a_protocol_has_the_kinds_of_faults_that_it_declares(small: Path, fault: str, line: str) -> None:
+def test_protocol_accepts_its_declared_kinds_of_faults(small: Path, fault: str, line: str) -> None:
     small.write_text(f"{SMALL}\n[[faults]]\n{fault}\n")
     with pytest.raises(InvalidInput) as raised:
         load_scenario(small)
     assert str(raised.value).startswith(f"{small}: {line}")
 
 
-def test_a_connection_ends_once(small: Path) -> None:
+def test_connection_is_closed_once(small: Path) -> None:
     fault = '\n[[faults]]\nkind = "disconnect"\nchain = "left"\ncounterparty = "right-0"\ntick = {}\n'
     small.write_text(SMALL + fault.format(1) + fault.format(2))
     scenario = load_scenario(small, {"network.protocol": "ibc"})
@@ -268,7 +268,7 @@ def test_a_connection_ends_once(small: Path) -> None:
         ("traffic.send[1].method", '""', 'traffic.send[1].method: "": must be a name of 1 to 255 bytes'),
     ],
 )
-def test_a_mistake_is_one_line_that_names_the_key(small: Path, key: str, value: str, line: str) -> None:
+def test_mistake_is_one_line_that_names_the_key(small: Path, key: str, value: str, line: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         load_whole(small, {key: value})
     message = str(caught.value)
@@ -283,7 +283,7 @@ def test_a_mistake_is_one_line_that_names_the_key(small: Path, key: str, value: 
         ("chains[1].role", "consensus", "chains: 'main' and 'domain-0' have the role 'consensus'; allowed: one chain"),
     ],
 )
-def test_what_is_wrong_with_all_chains_together_names_the_file(tmp_path: Path, key: str, value: str, line: str) -> None:
+def test_errors_about_all_chains_name_the_file(tmp_path: Path, key: str, value: str, line: str) -> None:
     path = ROOT / "examples" / "domains.toml"
     with pytest.raises(InvalidInput) as caught:
         deploy_scenario(load_scenario(path, {key: value}), str(tmp_path), None, 1)
@@ -301,7 +301,7 @@ def test_what_is_wrong_with_all_chains_together_names_the_file(tmp_path: Path, k
     ],
     ids=["syntax", "text", "nothing", "lists", "tables"],
 )
-def test_a_file_that_is_none_is_one_line(tmp_path: Path, content: bytes, line: str) -> None:
+def test_invalid_file_is_one_line(tmp_path: Path, content: bytes, line: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(InvalidInput) as caught:
@@ -309,7 +309,7 @@ def test_a_file_that_is_none_is_one_line(tmp_path: Path, content: bytes, line: s
     assert line in str(caught.value)
 
 
-def test_a_pipe_is_read_if_somebody_writes_to_it(tmp_path: Path) -> None:
+def test_pipe_is_read_if_it_has_a_writer(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(InvalidInput, match="is a pipe to which nobody writes"):
@@ -320,7 +320,7 @@ def test_a_pipe_is_read_if_somebody_writes_to_it(tmp_path: Path) -> None:
     os.close(reader)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"none\.toml: no such scenario file"):
         load_scenario(tmp_path / "none.toml")
 
@@ -334,7 +334,7 @@ def test_overrides_are_toml_values_or_bare_text(small: Path) -> None:
     assert format_key(["traffic", "send", 2, "to"]) == "traffic.send[2].to"
 
 
-def test_paths_start_from_where_they_are_given(small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_origin(small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small.write_text(SMALL.replace("seed = 3", 'seed = 3\nlake = "lakes/one"'))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -344,7 +344,7 @@ def test_paths_start_from_where_they_are_given(small: Path, monkeypatch: pytest.
     assert load_scenario(small, {"network.lake": "s3://bucket/two"}).network.lake == "s3://bucket/two"
 
 
-def test_identity_leaves_out_where_and_how_it_runs(small: Path) -> None:
+def test_identity_excludes_execution_settings(small: Path) -> None:
     same = {
         "network.master": "local[3]",
         "network.partitions": "7",
@@ -358,7 +358,7 @@ def test_identity_leaves_out_where_and_how_it_runs(small: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["channels = 7", "messages = 70", "degree_skew = 0.0", "skew = { zipf = 1.5 }"])
-def test_a_lake_keeps_all_that_decides_generated_traffic(tmp_path: Path, key: str) -> None:
+def test_lake_records_all_parameters_of_generated_traffic(tmp_path: Path, key: str) -> None:
     file = tmp_path / "generated.toml"
     text = '[[chains]]\ncount = 3\n[traffic]\nsource = "generated"\n'
     rate = "" if key.startswith("messages") else "messages_per_tick = 5\n"
@@ -378,7 +378,7 @@ def test_examples_load(name: str) -> None:
     assert traffic.rows(0, chains.astype(np.uint64)).num_rows > 0
 
 
-def test_the_key_reference_in_the_documentation_is_true() -> None:
+def test_documented_key_reference_matches_the_code() -> None:
     documented = (ROOT / "docs" / "reference" / "scenario.md").read_text()
     assert documented.endswith(reference()), "run: python -m tests.scenario_reference, and replace the tables by it"
 
@@ -392,11 +392,11 @@ def test_the_key_reference_in_the_documentation_is_true() -> None:
         ("a..b", ["a", "", "b"]),
     ],
 )
-def test_a_step_with_dots_stands_in_quotes(key: str, steps: list[str | int]) -> None:
+def test_key_part_with_dots_is_quoted(key: str, steps: list[str | int]) -> None:
     assert parse_key(key) == steps
 
 
-def test_settings_of_spark_are_texts_and_not_the_master(tmp_path: Path) -> None:
+def test_spark_settings_are_texts_and_exclude_the_master(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text('[[chains]]\nname = "a"\n[network.spark]\n"spark.cores.max" = 4\n"spark.speculation" = true\n')
     found = load_scenario(file, {'network.spark."spark.executor.memory"': '"4g"'})

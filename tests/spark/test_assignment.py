@@ -24,7 +24,7 @@ def alive(process: int) -> bool:
     return process != DEAD
 
 
-def test_a_worker_takes_its_own_buckets_then_loose_ones_then_the_last_of_who_has_most_left() -> None:
+def test_worker_prefers_own_then_free_buckets_then_the_last_of_the_busiest() -> None:
     homes = {0: THERE, 1: HERE, 2: DEAD, 3: HERE, 4: THERE, 6: THERE}
     free, taken = set(range(7)), []
     while free:
@@ -33,7 +33,7 @@ def test_a_worker_takes_its_own_buckets_then_loose_ones_then_the_last_of_who_has
     assert taken == [1, 3, 2, 5, 6, 4, 0]
 
 
-def test_a_fresh_worker_robs_nobody_while_a_dead_one_left_something() -> None:
+def test_fresh_worker_takes_the_buckets_of_a_dead_one_first() -> None:
     homes = {0: HERE, 1: DEAD}
     assert choose_bucket(homes, {0, 1}, NEW, alive) == 1
     assert choose_bucket(homes, {0}, NEW, alive) == 0
@@ -42,7 +42,7 @@ def test_a_fresh_worker_robs_nobody_while_a_dead_one_left_something() -> None:
 
 
 @pytest.mark.parametrize("buckets", [2, 3, 16])
-def test_whatever_the_order_of_workers_buckets_soon_stay(buckets: int) -> None:
+def test_bucket_assignment_stabilizes_for_any_worker_order(buckets: int) -> None:
     """Two workers, of which either may be first, and either may be faster: as many buckets as have to change change."""
     drawn, homes = random.Random(7), dict.fromkeys(range(buckets), HERE)
     moved = []
@@ -68,14 +68,14 @@ def folder(tmp_path: Path) -> Iterator[str]:
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in tmp_path.iterdir())
 
 
-def test_each_task_gets_a_bucket_of_its_own_and_the_same_when_it_is_repeated(folder: str) -> None:
+def test_each_task_gets_its_own_bucket_again_if_repeated(folder: str) -> None:
     homes = {0: 1 << 30, 1: 1 << 30, 2: os.getpid()}  # no process has so high a number
     assert [assign_bucket(task, folder, 3, homes) for task in (2, 0, 2, 1, 0)] == [2, 0, 2, 1, 0]
     with pytest.raises(NotAssigned, match="task 3: all of the 3 buckets are taken"):
         assign_bucket(3, folder, 3, homes)
 
 
-def test_processes_at_once_take_each_bucket_once(folder: str) -> None:
+def test_concurrent_processes_take_each_bucket_once(folder: str) -> None:
     program = (
         "import sys; from causeway.spark.workers import assign_bucket\n"
         "first, folder = int(sys.argv[1]), sys.argv[2]\n"
@@ -93,14 +93,14 @@ def test_processes_at_once_take_each_bucket_once(folder: str) -> None:
     check_assigned([int(bucket) for line in told for bucket in line.split()], 400)
 
 
-def test_buckets_that_ran_twice_or_never_are_told() -> None:
+def test_repeated_and_missing_buckets_are_reported() -> None:
     with pytest.raises(NotAssigned, match=r"tasks ran the buckets \[0, 0, 2\], and not each of 0 to 2 once"):
         check_assigned([0, 2, 0], 3)
     with pytest.raises(NotAssigned, match=r"\[0\]"):
         check_assigned([0], 2)
 
 
-def test_a_lock_that_stays_and_a_job_that_is_over_are_errors(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_lock_and_finished_job_are_errors(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "LOCK_SECONDS", 0.05)
     with workers._locked(folder), pytest.raises(NotAssigned, match=r"has been locked for 0\.05 seconds"):
         assign_bucket(0, folder, 2, {})
@@ -109,7 +109,7 @@ def test_a_lock_that_stays_and_a_job_that_is_over_are_errors(folder: str, monkey
         assign_bucket(0, f"{folder}/none", 2, {})
 
 
-def test_modules_that_were_loaded_later_are_spared_too_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_newly_loaded_modules_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_modules", 0)
     try:
         workers.freeze_modules()

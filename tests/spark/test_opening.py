@@ -71,7 +71,7 @@ def has_ended(number: int) -> bool:
 
 
 @pytest.mark.parametrize("wrong", ["network.seed=no", "network.master=local[0]", "network.spark.x=1", "network=1"])
-def test_a_scenario_is_refused_without_java_and_leaves_none(java: Path, wrong: str) -> None:
+def test_refused_scenario_starts_no_java_and_leaves_none(java: Path, wrong: str) -> None:
     process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--set", wrong)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 2 and len(said.splitlines()) == 1
@@ -80,7 +80,7 @@ def test_a_scenario_is_refused_without_java_and_leaves_none(java: Path, wrong: s
     assert not file.exists() or has_ended(started(java))
 
 
-def test_a_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_path: Path) -> None:
+def test_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_path: Path) -> None:
     (tmp_path / "packets.csv").write_text("channel_id,sequence,send_height\nchannel-0,1,soon\n")
     lake, packets = str(tmp_path / "lake"), str(tmp_path / "packets.csv")
     process = run(java, "run", str(EXAMPLES / "recorded.toml"), "--traffic", packets, "--lake", lake)
@@ -89,7 +89,7 @@ def test_a_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_
     assert has_ended(started(java))
 
 
-def test_java_ends_with_a_process_that_ends_while_it_starts(java: Path) -> None:
+def test_java_ends_with_a_process_that_ends_during_its_start(java: Path) -> None:
     code = "from causeway.spark.session import start_session\nstart_session('local[1]')\nwait()\n"
     process = run(java, code=WAITING.format(java=java) + code)
     said = process.communicate(timeout=60)[1]
@@ -97,7 +97,7 @@ def test_java_ends_with_a_process_that_ends_while_it_starts(java: Path) -> None:
     assert has_ended(started(java))
 
 
-def test_ctrl_c_while_java_starts_ends_both(java: Path, tmp_path: Path) -> None:
+def test_ctrl_c_during_the_start_of_java_ends_both(java: Path, tmp_path: Path) -> None:
     process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--lake", str(tmp_path / "lake"))
     begun = started(java)
     deadline = time.monotonic() + 60
@@ -109,7 +109,7 @@ def test_ctrl_c_while_java_starts_ends_both(java: Path, tmp_path: Path) -> None:
     assert has_ended(begun)
 
 
-def test_what_could_not_be_opened_is_told_to_who_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_is_reported_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*arguments: object) -> SparkSession:
         raise InvalidInput("no")
 
@@ -121,7 +121,7 @@ def test_what_could_not_be_opened_is_told_to_who_asks_for_it(monkeypatch: pytest
         start.session.result()
 
 
-def test_workers_that_are_prepared_while_the_session_ends_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_prepared_during_session_shutdown_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever presses Ctrl-C sees one line, and not how PySpark fails whose Java has gone."""
 
     class Gone:
@@ -144,7 +144,7 @@ def test_workers_that_are_prepared_while_the_session_ends_say_nothing(monkeypatc
         assert len(complaints) == (0 if ends else 1)
 
 
-def test_a_session_that_is_asked_for_takes_the_place_of_one_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_session_replaces_one_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fake:
         def __init__(self, options: dict[str, str], environment: dict[str, str]) -> None:
             self.master = options["spark.master"]
@@ -174,16 +174,16 @@ def test_a_session_that_is_asked_for_takes_the_place_of_one_on_its_way(monkeypat
         ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
     ],
 )
-def test_how_many_tasks_a_tick_has_before_there_is_a_session(master: str, settings: dict[str, str], tasks: int) -> None:
+def test_default_number_of_tasks_before_a_session_exists(master: str, settings: dict[str, str], tasks: int) -> None:
     assert default_tasks_on(master, settings) == tasks
 
 
-def test_a_setting_that_is_no_number_of_tasks_is_named() -> None:
+def test_invalid_number_of_tasks_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"spark\.default\.parallelism is 'many': give a whole number from 1"):
         default_tasks_on("local[2]", {"spark.default.parallelism": "many"})
 
 
-def test_workers_load_what_hashes_before_their_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_load_hash_code_before_their_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[int] = []
     monkeypatch.setattr(columns, "load_engines", lambda: called.append(1))
     assert list(session_module._import([HASHING, "json", "no.such.module:prepare"], iter([]))) == []

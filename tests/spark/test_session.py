@@ -51,7 +51,7 @@ def run_python(program: str, **environ: str | None) -> subprocess.CompletedProce
     )
 
 
-def test_a_job_through_python_workers(spark: SparkSession) -> None:
+def test_job_through_python_workers(spark: SparkSession) -> None:
     def double(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             doubled = [2 * n for n in batch.column(0).to_pylist()]
@@ -61,7 +61,7 @@ def test_a_job_through_python_workers(spark: SparkSession) -> None:
     assert sorted(row.n for row in rows) == [2 * n for n in range(10)]
 
 
-def test_a_killed_worker_costs_a_try_and_not_the_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_worker_costs_one_attempt_and_not_the_run(spark: SparkSession, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
 
     def dies_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,11 +74,11 @@ def test_a_killed_worker_costs_a_try_and_not_the_run(spark: SparkSession, tmp_pa
     assert killed.exists()
 
 
-def test_how_many_tasks_a_tick_has_is_no_matter_of_chance(spark: SparkSession) -> None:
+def test_number_of_tasks_per_tick_is_deterministic(spark: SparkSession) -> None:
     assert default_tasks(spark) == 2
 
 
-def test_its_settings(spark: SparkSession) -> None:
+def test_session_settings(spark: SparkSession) -> None:
     settings = dict(spark.sparkContext.getConf().getAll())
     assert settings["spark.app.name"] == "causeway"
     assert settings["spark.ui.enabled"] == "false"
@@ -88,16 +88,16 @@ def test_its_settings(spark: SparkSession) -> None:
     assert spark.sparkContext.pythonExec == sys.executable
 
 
-def test_leaves_nothing_in_the_environment_that_a_child_would_take_for_its_own(spark: SparkSession) -> None:
+def test_session_leaves_no_inheritable_environment_variables(spark: SparkSession) -> None:
     assert spark.range(1).count() == 1
     assert not [name for name in os.environ if name.startswith("PYSPARK_GATEWAY")]
 
 
-def test_a_second_opening_returns_the_open_session(spark: SparkSession) -> None:
+def test_second_opening_returns_the_open_session(spark: SparkSession) -> None:
     assert open_session("local[2]").sparkContext is spark.sparkContext
 
 
-def test_an_active_session_is_used_whatever_is_asked_for(spark: SparkSession) -> None:
+def test_active_session_is_used_for_any_arguments(spark: SparkSession) -> None:
     assert open_session("local[1]", extra={"spark.app.name": "other"}).sparkContext is spark.sparkContext
     assert spark.sparkContext.appName == "causeway"
 
@@ -120,7 +120,7 @@ def free_port() -> int:
         ("'local[1]', memory='lots'", "memory is 'lots'"),
     ],
 )
-def test_says_in_one_line_what_is_wrong_with_an_argument(arguments: str, said: str) -> None:
+def test_invalid_argument_is_reported_in_one_line(arguments: str, said: str) -> None:
     arguments = arguments.replace("FREE", str(free_port()))
     done = run_python(
         "from causeway_proofs.errors import InvalidInput\n"
@@ -143,7 +143,7 @@ with cw.Network.from_scenario(SCENARIO) as net:
 
 
 @pytest.mark.slow
-def test_a_program_under_spark_submit_uses_the_session_it_was_given(tmp_path: Path) -> None:
+def test_program_under_spark_submit_uses_its_session(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     scenario = Path(__file__).resolve().parents[2] / "examples" / "two_subnets.toml"
     program.write_text(SUBMITTED.replace("SCENARIO", repr(str(scenario))))
@@ -160,7 +160,7 @@ def test_a_program_under_spark_submit_uses_the_session_it_was_given(tmp_path: Pa
     assert done.stdout.split()[:2] == ["theirs", "local[2]"]
 
 
-def test_says_in_one_line_why_java_does_not_start(tmp_path: Path) -> None:
+def test_failed_java_start_is_reported_in_one_line(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'WARNING: never mind' >&2\necho 'Error: no room for the heap' >&2\nexit 1\n")
@@ -189,7 +189,7 @@ def without_java(folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("java", ["the machine's", "none on PATH"])
-def test_runs_with_and_without_a_java_on_the_machine_and_says_nothing_of_its_own(java: str, tmp_path: Path) -> None:
+def test_session_runs_silently_with_and_without_an_installed_java(java: str, tmp_path: Path) -> None:
     changed = {"JAVA_HOME": None, "PATH": without_java(tmp_path)} if java == "none on PATH" else {}
     done = run_python(JOB.replace("MASTER", "'local[2]'"), CAUSEWAY_CACHE="off", **changed)
     assert done.stdout.startswith(DOUBLED)
@@ -199,7 +199,7 @@ def test_runs_with_and_without_a_java_on_the_machine_and_says_nothing_of_its_own
 
 
 @pytest.mark.slow
-def test_a_process_can_open_one_session_after_another() -> None:
+def test_process_can_open_one_session_after_another() -> None:
     done = run_python(
         "from causeway.spark.session import spark_session\n"
         "for cores in (1, 2):\n"
@@ -211,7 +211,7 @@ def test_a_process_can_open_one_session_after_another() -> None:
 
 
 @pytest.mark.slow
-def test_a_failed_task_reaches_python_and_leaves_no_java_stack_trace() -> None:
+def test_failed_task_raises_in_python_without_a_java_stack_trace() -> None:
     done = run_python(
         "from causeway.spark.session import spark_session\n"
         "def fail(batches):\n"
@@ -227,7 +227,7 @@ def test_a_failed_task_reaches_python_and_leaves_no_java_stack_trace() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_java_ends_with_python_however_python_ends(how: signal.Signals) -> None:
+def test_java_ends_with_python_for_any_exit(how: signal.Signals) -> None:
     program = (
         "import time\n"
         "from causeway.spark import session\n"
@@ -249,7 +249,7 @@ def test_java_ends_with_python_however_python_ends(how: signal.Signals) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what a process maps from /proc")
-def test_the_second_session_maps_the_archive_that_the_first_left(tmp_path: Path) -> None:
+def test_second_session_maps_the_archive_of_the_first(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "import psutil\n"
@@ -285,7 +285,7 @@ def test_the_second_session_maps_the_archive_that_the_first_left(tmp_path: Path)
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_job_on_a_cluster_of_two_worker_processes_without_java_on_the_path(tmp_path: Path) -> None:
+def test_job_on_a_cluster_of_two_worker_processes_without_java_on_the_path(tmp_path: Path) -> None:
     """Other tests of clusters have the machine's."""
     changed: dict[str, str | None] = {"JAVA_HOME": None, "PATH": without_java(tmp_path)}
     program = JOB.replace(
@@ -299,7 +299,7 @@ def test_a_job_on_a_cluster_of_two_worker_processes_without_java_on_the_path(tmp
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_cluster_ends_with_python() -> None:
+def test_cluster_ends_with_python() -> None:
     program = (
         "import time\n"
         "from tests.support.common.local_cluster import LocalCluster\n"

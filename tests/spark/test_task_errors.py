@@ -29,14 +29,14 @@ Caused by: shaded.parquet.org.apache.thrift.protocol.TProtocolException: don't k
 """  # noqa: E501 - as Spark writes it
 
 
-def test_a_python_error_and_the_cause_of_a_java_one_are_found() -> None:
+def test_python_errors_and_causes_of_java_errors_are_found() -> None:
     assert extract_python_error(IN_PYTHON) == "ValueError: no such number"
     assert extract_python_error("one line") == "one line" and extract_python_error("") == "unknown"
     with pytest.raises(TaskFailed, match=r"^a task failed: ValueError: no such number$"), convert_spark_errors():
         raise PySparkException(IN_PYTHON)
 
 
-def test_a_file_that_spark_cannot_read_is_named_without_java() -> None:
+def test_file_unreadable_for_spark_is_named_without_java() -> None:
     with pytest.raises(LakeError) as caught, convert_spark_errors():
         raise PySparkException(IN_A_FILE)
     text = "lake: Encountered error while reading file file:///l/a.parquet.: don't know what type: 15"
@@ -44,7 +44,7 @@ def test_a_file_that_spark_cannot_read_is_named_without_java() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EMFILE])
-def test_what_a_user_can_mend_comes_back_from_a_task(number: int) -> None:
+def test_user_error_is_returned_from_a_task(number: int) -> None:
     def work(bucket: int) -> Any:
         raise OSError(number, "no", "heights/x")
 

@@ -17,12 +17,12 @@ def session(python: str, master: str = "local[2]") -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(master=master, pythonExec=python))
 
 
-def test_this_python_and_those_of_a_cluster_are_taken(tmp_path: Path) -> None:
+def test_this_python_and_those_of_a_cluster_are_accepted(tmp_path: Path) -> None:
     require_workers(session(sys.executable))
     require_workers(session(str(tmp_path / "python3"), "spark://host:7077"))
 
 
-def test_another_python_must_import_causeway(tmp_path: Path) -> None:
+def test_other_python_must_import_causeway(tmp_path: Path) -> None:
     python = tmp_path / "python3"
     with pytest.raises(InvalidInput, match=f"workers run on {python}, .*; set PYSPARK_PYTHON={sys.executable} before"):
         require_workers(session(str(python)))

@@ -53,7 +53,7 @@ def all_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_a_scenario_that_is_refused_leaves_nothing(refused: Path, tmp_path: Path, served: bool) -> None:
+def test_refused_scenario_leaves_no_files(refused: Path, tmp_path: Path, served: bool) -> None:
     before = all_in(tmp_path)
     lake = str(tmp_path / "folder" / "inside" / "lake")
     with pytest.raises(InvalidInput, match="nobody"):
@@ -61,7 +61,7 @@ def test_a_scenario_that_is_refused_leaves_nothing(refused: Path, tmp_path: Path
     assert all_in(tmp_path) == before
 
 
-def test_what_was_in_the_folder_stays(refused: Path, tmp_path: Path) -> None:
+def test_existing_files_remain(refused: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     (lake / "traffic").mkdir(parents=True)
     (lake / "notes").write_text("mine")
@@ -71,7 +71,7 @@ def test_what_was_in_the_folder_stays(refused: Path, tmp_path: Path) -> None:
     assert all_in(tmp_path) == before
 
 
-def test_a_claim_on_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_on_a_file_removed_meanwhile_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever opened it before and locks it after would write beside the next one."""
     lake = Lake.at(str(tmp_path / "lake"))
     (tmp_path / "lake").mkdir()
@@ -86,7 +86,7 @@ def test_a_claim_on_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path, mo
         claim_lake(lake)
 
 
-def test_a_lake_of_other_tables_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lake_of_other_tables_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of value that was on its way when there was no table of it nobody would know any more."""
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO % "")
@@ -105,5 +105,5 @@ def test_a_lake_of_other_tables_is_not_continued(tmp_path: Path, monkeypatch: py
             opened(path, str(tmp_path / "lake"), served, resume=True)
 
 
-def test_the_root_folder_is_there() -> None:
+def test_root_folder_exists() -> None:
     assert FolderBeforeClaim.of(Storage("/")).folders == ()

@@ -39,7 +39,7 @@ class Commit(Record):
 COMMIT = Commit(7, "x", (File("a/b", 3), File("c", 0, 1)), {"t": (1, 2)})
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
+def test_record_round_trips() -> None:
     found = Commit.of(COMMIT.content())
     assert found.digest == decoded(COMMIT.content())["digest"]
     assert (found.number, found.before, found.files, found.spans) == (7, "x", COMMIT.files, COMMIT.spans)
@@ -59,28 +59,28 @@ def test_a_record_is_read_as_it_was_written() -> None:
         ("spans", {"t": [1]}, "spans: zip()"),
     ],
 )
-def test_a_value_of_another_type_is_named(key: str, other: Any, text: str) -> None:
+def test_value_of_another_type_is_named(key: str, other: Any, text: str) -> None:
     content = decoded(COMMIT.content())
     del content["digest"]
     with pytest.raises(ValueError, match="^" + text.replace("(", r"\(").replace(")", r"\)").replace(".", r"\.")):
         Commit.of(encoded({**content, key: other}))
 
 
-def test_a_record_without_a_key_or_with_another_byte_is_refused() -> None:
+def test_record_with_a_missing_key_or_an_altered_byte_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^before: None is no str$"):
         Commit.of(encoded({"number": 1}))
     with pytest.raises(ValueError, match="does not fit its digest"):
         Commit.of(COMMIT.content().replace(b"x", b"y"))
 
 
-def test_a_head_has_one_length_and_is_read_back() -> None:
+def test_head_has_one_length_and_round_trips() -> None:
     head = LakeHead(3, 2, "m", settled=True)
     assert len(head.content()) == 512 and LakeHead.of(head.content()) == head and issubclass(LakeHead, HeadRecord)
     with pytest.raises(ValueError, match=r"^511 bytes, not 512$"):
         LakeHead.of(head.content()[:-1])
 
 
-def test_a_record_is_created_once_and_read_by_its_number(tmp_path: Path) -> None:
+def test_record_is_created_once_and_read_by_its_number(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     storage.make_folder("log")
     log = CommitLog(storage, "log", "commit", Commit.of)
@@ -97,7 +97,7 @@ def test_a_record_is_created_once_and_read_by_its_number(tmp_path: Path) -> None
         log.read(9)
 
 
-def test_errors_come_back_from_tasks_as_they_were() -> None:
+def test_errors_from_tasks_are_unchanged() -> None:
     for error in (LakeDamaged("uri", "path", "is missing", 4), BadFile("text", "changed"), InvalidInput("text")):
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)

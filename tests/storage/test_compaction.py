@@ -51,7 +51,7 @@ def network(folder: Path, name: str, *, resume: bool = False) -> LakeNetwork:
     return LakeNetwork(load_scenario(folder / "scenario.toml"), str(folder / name), resume=resume)
 
 
-def test_a_stuck_lane_does_not_stop_compaction_and_is_served_from_compacted_files(
+def test_stalled_lane_does_not_stop_compaction_and_is_served_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -76,7 +76,7 @@ def test_a_stuck_lane_does_not_stop_compaction_and_is_served_from_compacted_file
     assert (checked.damaged, checked.strays) == ((), ())
 
 
-def test_what_is_much_stays_in_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_compactions_keep_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.storage.compaction.BYTES", 1)
     with network(tmp_path, "lake") as net:
         net.run(ticks=20)
@@ -98,9 +98,7 @@ def test_compacting_and_resuming_read_no_more_after_a_long_history(tmp_path: Pat
     assert counts[1] <= counts[0]
 
 
-def test_tidying_that_was_killed_is_finished_and_nothing_is_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_compaction_is_finished_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with network(tmp_path, "lake") as net:
         net.run(ticks=20)
         left = iter(range(5))

@@ -31,7 +31,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-def test_a_path_out_of_a_file_stays_below_its_folder(path: Any) -> None:
+def test_path_from_a_file_stays_in_its_folder(path: Any) -> None:
     with pytest.raises(ValueError, match="is no path within its folder"):
         confine_path(path)
 
@@ -39,12 +39,12 @@ def test_a_path_out_of_a_file_stays_below_its_folder(path: Any) -> None:
 @pytest.mark.parametrize(
     "path", ["heights/0000000035/blocks-0000-30a05d69.parquet", "ledger/bucket=00/a.parquet", "head"]
 )
-def test_paths_that_are_written_are_allowed(path: str) -> None:
+def test_written_paths_are_allowed(path: str) -> None:
     assert confine_path(path) == path
 
 
 @pytest.mark.parametrize("place", [LocalPlace, lambda root: ObjectPlace("memory:///")], ids=["folder", "store"])
-def test_no_place_reads_writes_or_removes_outside_of_itself(
+def test_storage_reads_writes_and_removes_only_within_its_root(
     place: Callable[[str], LocalPlace | ObjectPlace], tmp_path: Path
 ) -> None:
     victim = tmp_path / "victim.txt"
@@ -62,7 +62,7 @@ def test_no_place_reads_writes_or_removes_outside_of_itself(
     assert victim.read_text() == "precious"
 
 
-def test_nothing_is_written_or_removed_through_a_symbolic_link_that_leads_out(tmp_path: Path) -> None:
+def test_symbolic_links_that_lead_outside_are_neither_written_nor_removed(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "victim").write_text("precious")
     root = tmp_path / "root"
@@ -98,7 +98,7 @@ def test_only_regular_files_of_bounded_length_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [LocalPlace, lambda root: ObjectPlace("memory:///")], ids=["folder", "store"])
-def test_what_is_longer_than_it_was_written_is_not_read(
+def test_file_longer_than_its_written_length_is_not_read(
     place: Callable[[str], LocalPlace | ObjectPlace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = place(str(tmp_path))
@@ -143,7 +143,7 @@ def _renamed(folder: Path, name: str) -> None:
         ("manifests/0000000001.json", "is in none of the folders"),
     ],
 )
-def test_vacuum_removes_nothing_that_is_no_data_of_the_lake(path: str, why: str, tmp_path: Path) -> None:
+def test_vacuum_removes_only_data_of_the_lake(path: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     lake = ic_lake.make_lake(tmp_path / "in", ticks=3)
     victim = tmp_path / "victim.txt"
@@ -158,7 +158,7 @@ def test_vacuum_removes_nothing_that_is_no_data_of_the_lake(path: str, why: str,
 
 
 @pytest.mark.parametrize("key", ["files", "gone"])
-def test_a_ledger_names_nothing_elsewhere(key: str, tmp_path: Path) -> None:
+def test_ledger_references_no_outside_file(key: str, tmp_path: Path) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), 1)
     writer = LedgerWriter(ledger)
     writer.write("ledger", table([], LEDGER_SCHEMA), 0)
@@ -173,7 +173,7 @@ def test_a_ledger_names_nothing_elsewhere(key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ledger.json", "ledger.head", "manifests/0000000000.json", "lake.json"])
-def test_a_pipe_in_the_place_of_a_file_is_an_error_at_once(
+def test_pipe_instead_of_a_file_is_an_immediate_error(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "ledger"

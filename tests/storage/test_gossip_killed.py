@@ -41,7 +41,7 @@ def killed_at(lake: Path, height: int, *arguments: str) -> None:
 
 
 @pytest.mark.slow
-def test_killed_on_spark_and_resumed_it_comes_to_the_same(tmp_path: Path) -> None:
+def test_simulation_killed_on_spark_resumes_to_equal_results(tmp_path: Path) -> None:
     path, lake = tmp_path / "scenario.toml", tmp_path / "lake"
     path.write_text(SMALL + ROUGH)
     whole = finished(str(path))

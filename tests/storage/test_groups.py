@@ -65,7 +65,7 @@ def told(lake: Lake) -> list[Any]:
 
 
 @PROTOCOLS
-def test_heights_are_the_same_however_many_a_commit_has(tmp_path: Path, protocol: str) -> None:
+def test_heights_are_independent_of_commit_size(tmp_path: Path, protocol: str) -> None:
     with network(tmp_path, "single", protocol, 1) as net:
         net.run()
         wanted = told(net.lake)
@@ -83,7 +83,7 @@ def test_heights_are_the_same_however_many_a_commit_has(tmp_path: Path, protocol
 
 
 @PROTOCOLS
-def test_a_group_that_ends_half_way_leaves_nothing_and_runs_again(
+def test_interrupted_group_leaves_no_files_and_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     with network(tmp_path, "through", protocol) as net:
@@ -113,7 +113,7 @@ def test_a_group_that_ends_half_way_leaves_nothing_and_runs_again(
             assert told(net.lake) == wanted
 
 
-def test_what_is_whole_before_an_error_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_heights_before_an_error_are_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = rounds.execute_round
 
     def fails(reader: Any, state: Any, tick: Any, outside: Any) -> Any:
@@ -128,7 +128,7 @@ def test_what_is_whole_before_an_error_is_committed(tmp_path: Path, monkeypatch:
     assert verify_lake(Lake.at(str(tmp_path / "lake"))).strays == ()
 
 
-def test_a_run_is_resumed_with_another_size_of_commits(tmp_path: Path) -> None:
+def test_run_is_resumed_with_another_commit_size(tmp_path: Path) -> None:
     with network(tmp_path, "through", "ic") as net:
         net.run()
         wanted = told(net.lake)
@@ -140,7 +140,7 @@ def test_a_run_is_resumed_with_another_size_of_commits(tmp_path: Path) -> None:
     assert [len(net.lake.numbered(number).lines) for number in range(6)] == [1, 1, 1, 5, 2, net.height - 9]
 
 
-def test_a_commit_is_found_without_reading_all(tmp_path: Path) -> None:
+def test_commit_is_found_without_reading_all(tmp_path: Path) -> None:
     for tick, every in ((4, 1), (6, 1), (7, 3), (11, 4), (12, 1), (None, 3)):
         with network(tmp_path, "lake", "ic", every, resume=tick != 4) as net:
             net.run(ticks=tick)
@@ -160,9 +160,7 @@ def test_a_commit_is_found_without_reading_all(tmp_path: Path) -> None:
         lake.manifest(last + 1)
 
 
-def test_an_old_height_is_read_without_the_others_of_its_compaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_height_is_read_without_the_rest_of_its_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with network(tmp_path, "single", "ic", 1) as net:
         net.run()
         wanted = told(net.lake)
@@ -187,7 +185,7 @@ def test_an_old_height_is_read_without_the_others_of_its_compaction(
     assert 0 < rows.num_rows <= 4 * some and some <= rows.num_rows // 4 + 2 < of
 
 
-def test_a_manifest_of_another_number_is_damage(tmp_path: Path) -> None:
+def test_manifest_of_another_number_is_corruption(tmp_path: Path) -> None:
     with network(tmp_path, "lake", "ic", 4) as net:
         net.run()
     first, second = (tmp_path / "lake" / manifest_path(number) for number in (1, 2))
@@ -207,12 +205,12 @@ def test_a_manifest_of_another_number_is_damage(tmp_path: Path) -> None:
         ("64 MB", CommitEvery(bytes=64_000_000, seconds=float("inf"))),
     ],
 )
-def test_commit_every_is_read(text: str, every: CommitEvery) -> None:
+def test_commit_every_is_parsed(text: str, every: CommitEvery) -> None:
     assert parse_commit_every(text) == every
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "5000", '"often"', '"0 s"', '"2000 MB"', '"5 h"', "true", "1.5"])
-def test_a_wrong_commit_every_is_told_in_one_line(tmp_path: Path, value: str) -> None:
+def test_wrong_commit_every_is_reported_in_one_line(tmp_path: Path, value: str) -> None:
     with pytest.raises(InvalidInput, match=r"network\.commit_every") as caught:
         network(tmp_path, "lake", "ic", value)
     assert re.search(
@@ -222,7 +220,7 @@ def test_a_wrong_commit_every_is_told_in_one_line(tmp_path: Path, value: str) ->
     assert "commit" not in [path.name for path in tmp_path.iterdir()]
 
 
-def test_a_group_ends_when_it_has_enough_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_ends_when_it_has_enough_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.scenarios.settings.MAX_MEGABYTES", 1)
     with network(tmp_path, "lake", "ic", '"1 MB"') as net:
         net.run()

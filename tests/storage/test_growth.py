@@ -126,7 +126,7 @@ def costs(lake: Path) -> dict[str, Counter[str]]:
     return found
 
 
-def test_ten_times_the_heights_cost_no_more(lakes: dict[int, Path]) -> None:
+def test_cost_per_height_is_independent_of_history_length(lakes: dict[int, Path]) -> None:
     short, long = costs(lakes[SHORT]), costs(lakes[LONG])
     assert short.keys() == long.keys()
     for what, counts in long.items():
@@ -136,7 +136,7 @@ def test_ten_times_the_heights_cost_no_more(lakes: dict[int, Path]) -> None:
         assert counts["list"] <= short[what]["list"] + LONG // external_input.TICKS_PER_FOLDER, what
 
 
-def test_what_is_bound_together_is_what_there_was_and_is_checked(lakes: dict[int, Path], tmp_path: Path) -> None:
+def test_merged_volumes_equal_their_parts_and_are_verified(lakes: dict[int, Path], tmp_path: Path) -> None:
     lake = Lake.at(str(shutil.copytree(lakes[LONG], tmp_path / "lake")))
     runs = lake.compactions()
     names = [name for name in lake.storage.list("compacted") if name.startswith("all-")]

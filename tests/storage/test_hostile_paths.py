@@ -145,7 +145,7 @@ def copied(source: str, target: str) -> None:
 
 @settings(max_examples=sized(8, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_command_reads_or_removes_what_a_path_should_not_name(
+def test_no_command_reads_or_removes_files_of_hostile_paths(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject
 ) -> None:
     kind = data.draw(st.sampled_from(sorted(COMMANDS)))

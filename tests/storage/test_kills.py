@@ -78,7 +78,7 @@ def scenario(protocol: str, ticks: int) -> str:
 
 
 @pytest.mark.parametrize(("protocol", "kills"), list(zip(LONG, (1, 2, 1), strict=True)))
-def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, protocol: str, kills: int) -> None:
+def test_killed_run_resumes_to_the_same_roots(tmp_path: Path, protocol: str, kills: int) -> None:
     runs = Runs(tmp_path, scenario(protocol, 12), "--set", 'network.executor="in_process"')
     assert runs.kill(runs.whole(), kills=kills, seed=1, check=False) == {"command": kills}
 

@@ -98,7 +98,7 @@ def delete(path: Path, draw: random.Random) -> None:
     path.unlink()
 
 
-def test_a_lake_has_every_kind_of_file_and_is_whole(made: Path) -> None:
+def test_lake_has_every_kind_of_file_and_is_verified(made: Path) -> None:
     files = {path.relative_to(made).parts[0] for path in made.rglob("*") if path.is_file()}
     assert files == {
         "lake.json", "head", "writer", "chains.parquet", "programs.parquet", "registry.parquet", "manifests", "heights",
@@ -132,7 +132,7 @@ def test_every_alteration_of_any_file_is_found(made: Path, tmp_path: Path) -> No
     assert verify_lake(Lake.at(str(lake))).damaged == ()
 
 
-def test_no_tick_is_executed_on_what_is_damaged(made: Path, tmp_path: Path) -> None:
+def test_corrupted_input_is_not_executed(made: Path, tmp_path: Path) -> None:
     """Whatever the next tick reads: the last height's state and logs, its manifest, and the head."""
     draw = random.Random(3)
     manifest = Lake.at(str(made)).last_manifest()
@@ -153,7 +153,7 @@ def test_no_tick_is_executed_on_what_is_damaged(made: Path, tmp_path: Path) -> N
     assert number > 6
 
 
-def test_who_reads_a_damaged_record_is_told_what_check_tells(made: Path, tmp_path: Path) -> None:
+def test_readers_of_a_corrupted_record_report_the_error_of_check(made: Path, tmp_path: Path) -> None:
     """The heights before the one that took it in are whole, however it is read."""
     draw = random.Random(5)
     for name in ("scenario.toml", "packets.csv"):
@@ -182,9 +182,7 @@ def test_who_reads_a_damaged_record_is_told_what_check_tells(made: Path, tmp_pat
             (lake / path).write_bytes(before)
 
 
-def test_state_that_does_not_have_its_header_s_root_is_refused_also_when_it_is_sealed(
-    made: Path, tmp_path: Path
-) -> None:
+def test_sealed_state_with_another_root_than_its_header_is_refused(made: Path, tmp_path: Path) -> None:
     """Somebody replaces a state file, and seals it anew all the way: the root tells."""
     for name in ("scenario.toml", "packets.csv"):
         shutil.copy(made.parent / name, tmp_path)
@@ -212,7 +210,7 @@ def test_state_that_does_not_have_its_header_s_root_is_refused_also_when_it_is_s
         LakeRecheck(open_lake(str(lake))).roots(14)
 
 
-def test_a_lake_is_executed_again_from_what_it_holds(made: Path, tmp_path: Path) -> None:
+def test_lake_is_replayed_from_its_own_content(made: Path, tmp_path: Path) -> None:
     again = LakeRecheck(open_lake(str(made)))
     assert again.execute(0, TICKS) is None
     assert again.execute(5, 9) is None
@@ -220,7 +218,7 @@ def test_a_lake_is_executed_again_from_what_it_holds(made: Path, tmp_path: Path)
         again.roots(height)
 
 
-def test_an_execution_that_differs_is_found(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differing_replay_is_detected(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = LakeRecheck(open_lake(str(made)))
     real = Lake.outside
     monkeypatch.setattr(Lake, "outside", lambda lake, of: {} if of.height == 4 else real(lake, of))
@@ -250,7 +248,7 @@ def test_programs_beside_a_scenario_are_found_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stray", ["heights/notes", "manifests/.DS_Store", "manifests/abc.json", "record/x.parquet"])
-def test_stray_files_stop_nothing_and_are_listed(made: Path, tmp_path: Path, stray: str) -> None:
+def test_stray_files_are_harmless_and_listed(made: Path, tmp_path: Path, stray: str) -> None:
     for name in ("scenario.toml", "packets.csv"):
         shutil.copy(made.parent / name, tmp_path)
     lake = copied(made, tmp_path)
@@ -261,7 +259,7 @@ def test_stray_files_stop_nothing_and_are_listed(made: Path, tmp_path: Path, str
     resumed(lake)
 
 
-def test_what_is_missing_is_listed_once(made: Path, tmp_path: Path) -> None:
+def test_missing_file_is_listed_once(made: Path, tmp_path: Path) -> None:
     lake = copied(made, tmp_path)
     last = max((lake / "manifests").iterdir())
     last.unlink()
@@ -270,7 +268,7 @@ def test_what_is_missing_is_listed_once(made: Path, tmp_path: Path) -> None:
     assert [error.path for error in verify_lake(Lake.at(str(lake))).damaged].count("head") == 1
 
 
-def test_the_command_says_what_is_damaged_and_until_when_the_lake_is_whole(
+def test_command_reports_the_corruption_and_the_last_verified_height(
     made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lake = copied(made, tmp_path)
@@ -302,7 +300,7 @@ def test_the_command_says_what_is_damaged_and_until_when_the_lake_is_whole(
     assert code == 1 and "damaged  lake.json is missing" in out
 
 
-def test_parts_of_large_files_are_verified_where_they_are_read(tmp_path: Path) -> None:
+def test_parts_of_large_files_are_verified_on_reading(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     size = 3 * PIECE
     table = pa.table({"a": pa.array(range(size), pa.uint64()), "b": pa.array(range(size, 2 * size), pa.uint64())})
@@ -326,7 +324,7 @@ def test_parts_of_large_files_are_verified_where_they_are_read(tmp_path: Path) -
 # ---- freeing state -------------------------------------------------------------------------------
 
 
-def test_a_vacuum_frees_state_and_nothing_else(made: Path, tmp_path: Path) -> None:
+def test_vacuum_removes_state_only(made: Path, tmp_path: Path) -> None:
     for name in ("scenario.toml", "packets.csv"):
         shutil.copy(made.parent / name, tmp_path)
     lake = Lake.at(str(copied(made, tmp_path)))
@@ -355,9 +353,7 @@ def test_a_vacuum_frees_state_and_nothing_else(made: Path, tmp_path: Path) -> No
     assert verify_lake(lake).damaged == ()
 
 
-def test_a_vacuum_that_was_killed_is_finished_by_the_next(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_vacuum_is_finished_by_the_next(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake.at(str(copied(made, tmp_path)))
     whole = Lake.at(str(copied(made, tmp_path / "whole")))
     wanted = vacuum_lake(whole, keep_every=4, keep_last=2).files
@@ -379,13 +375,13 @@ def test_a_vacuum_that_was_killed_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize(("every", "last", "text"), [(-1, 5, "--keep-every: -1"), (5, 0, "--keep-last: 0")])
-def test_a_vacuum_is_told_numbers_that_make_sense(made: Path, every: int, last: int, text: str) -> None:
+def test_vacuum_refuses_meaningless_numbers(made: Path, every: int, last: int, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         vacuum_lake(Lake.at(str(made)), every, last)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_an_error_that_names_the_file() -> None:
+def test_full_disk_is_an_error_that_names_the_file() -> None:
     storage = Storage("/dev")
     writes: list[Callable[[], object]] = [
         lambda: storage.put("full", b"head"),

@@ -70,7 +70,7 @@ def said(ledger: Path, command: str, capsys: pytest.CaptureFixture[str]) -> tupl
 
 @settings(max_examples=sized(25, 2_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=strategies.data())
-def test_a_commit_with_another_shape_is_damaged(
+def test_commit_of_another_shape_is_corrupted(
     ledger: Path, capsys: pytest.CaptureFixture[str], data: strategies.DataObject
 ) -> None:
     kept = {path: (ledger / path).read_bytes() for path in (last_commit(ledger), LEDGER_HEAD)}
@@ -87,9 +87,7 @@ def test_a_commit_with_another_shape_is_damaged(
 
 
 @pytest.mark.parametrize("buckets", [0, -1, 2**70, None, "2", 1.5, True])
-def test_a_number_of_buckets_that_no_ledger_has_is_damaged(
-    ledger: Path, buckets: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_number_of_buckets_is_corrupted(ledger: Path, buckets: Any, capsys: pytest.CaptureFixture[str]) -> None:
     content = decoded((ledger / "ledger.json").read_bytes())
     del content["digest"]
     (ledger / "ledger.json").write_bytes(encoded({**content, "buckets": buckets}))
@@ -99,7 +97,7 @@ def test_a_number_of_buckets_that_no_ledger_has_is_damaged(
 
 
 @pytest.mark.parametrize(("name", "other"), [("number", "1"), ("number", None), ("commit", 7), ("commit", None)])
-def test_a_head_of_another_shape_is_damaged(
+def test_head_of_another_shape_is_corrupted(
     ledger: Path, name: str, other: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content = decoded((ledger / LEDGER_HEAD).read_bytes().rstrip())
@@ -117,7 +115,7 @@ def test_a_head_of_another_shape_is_damaged(
         ("bucket", 10**6, "names a file of bucket 1000000, and there are "),
     ],
 )
-def test_a_file_that_is_not_the_one_its_commit_means_is_damaged(
+def test_file_that_differs_from_its_commit_is_corrupted(
     ledger: Path, name: str, other: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def change(found: dict[str, Any]) -> None:
@@ -152,7 +150,7 @@ WRONG: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
 
 
 @pytest.mark.parametrize(("wrong", "text"), WRONG.values(), ids=WRONG)
-def test_a_file_of_other_columns_is_damaged(
+def test_file_with_other_columns_is_corrupted(
     ledger: Path, wrong: Callable[[pa.Table], pa.Table], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = decoded((ledger / last_commit(ledger)).read_bytes())["files"]

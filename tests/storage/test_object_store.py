@@ -107,7 +107,7 @@ def kill(net: LakeNetwork) -> None:
     net._claim._stop.set()
 
 
-def test_a_lake_in_a_store_is_the_lake_in_a_folder(tmp_path: Path) -> None:
+def test_lake_in_a_store_equals_the_lake_in_a_folder(tmp_path: Path) -> None:
     with network(tmp_path, str(tmp_path / "lake")) as net:
         net.run()
         wanted = network_root(net.lake, net.manifest)
@@ -133,7 +133,7 @@ def test_a_lake_in_a_store_is_the_lake_in_a_folder(tmp_path: Path) -> None:
         network(tmp_path, uri, resume=True)
 
 
-def test_a_ledger_in_a_store_notices_that_its_last_commit_is_missing(tmp_path: Path) -> None:
+def test_ledger_in_a_store_detects_a_missing_last_commit(tmp_path: Path) -> None:
     uri = f"s3://{BUCKET}/ledger"
     for number in range(3):
         (tmp_path / f"{number}.csv").write_text(HEAD + lines(number, number + 2))
@@ -144,7 +144,7 @@ def test_a_ledger_in_a_store_notices_that_its_last_commit_is_missing(tmp_path: P
         open_ledger(uri)
 
 
-def test_of_two_that_create_a_file_one_does(store: str) -> None:
+def test_one_of_two_concurrent_creations_succeeds(store: str) -> None:
     winners = []
     for race in range(RACES):
         won: list[int] = []
@@ -171,7 +171,7 @@ def test_of_two_that_create_a_file_one_does(store: str) -> None:
 
 
 @pytest.mark.slow
-def test_of_two_that_take_over_a_claim_one_does() -> None:
+def test_one_of_two_concurrent_claim_takeovers_succeeds() -> None:
     for race in range(3):
         lake = Lake.at(f"s3://{BUCKET}/claims-{race}")
         claim_lake(lake)._stop.set()
@@ -193,7 +193,7 @@ def test_of_two_that_take_over_a_claim_one_does() -> None:
         held[0].release()
 
 
-def test_a_second_run_is_refused_and_a_released_claim_is_taken_at_once(tmp_path: Path) -> None:
+def test_second_run_is_refused_and_a_released_claim_is_available_at_once(tmp_path: Path) -> None:
     uri = f"s3://{BUCKET}/held"
     with network(tmp_path, uri) as net:
         net.run(ticks=1)
@@ -207,7 +207,7 @@ def test_a_second_run_is_refused_and_a_released_claim_is_taken_at_once(tmp_path:
     assert json.loads(Storage(uri).read_bytes(CLAIM_FILE))["held"] is False
 
 
-def test_a_killed_run_s_claim_is_taken_over_and_it_can_commit_nothing_any_more(tmp_path: Path) -> None:
+def test_claim_of_a_killed_run_is_taken_over_and_it_can_commit_no_more(tmp_path: Path) -> None:
     uri = f"s3://{BUCKET}/killed"
     old = network(tmp_path, uri)
     old.run(ticks=2)
@@ -249,7 +249,7 @@ def test_other_uris_are_refused(uri: str, text: str) -> None:
         check_reachable(Storage(uri))
 
 
-def test_a_store_that_does_not_answer_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_store_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.storage.object_store._RETRIES", {"max_retries": 0})
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(
@@ -259,7 +259,7 @@ def test_a_store_that_does_not_answer_is_said_so(monkeypatch: pytest.MonkeyPatch
     assert "\n" not in str(found.value)
 
 
-def test_spark_without_the_package_is_told_which(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_spark_package_is_named(spark: SparkSession, tmp_path: Path) -> None:
     uri = f"s3://{BUCKET}/whole"
     assert Storage(uri).absolute("a/b.parquet") == f"s3a://{BUCKET}/whole/a/b.parquet"
     with pytest.raises(
@@ -312,7 +312,7 @@ print(json.dumps(found))
     assert found[3] > 0 and found[4] > found[2]["messages"]
 
 
-def test_a_store_without_credentials_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_without_credentials_names_the_missing_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     place = open_place("s3://nope/lake")
 
     class Unknown:

@@ -32,7 +32,7 @@ def carried(payload: bytes) -> pa.Table:
     return pa.Table.from_pylist([{"chain": 1, "carrier": 9, "payload": payload}], schema=CARRIED_SCHEMA)
 
 
-def test_what_an_attempt_that_failed_left_is_not_mixed_in(tmp_path: Path) -> None:
+def test_rows_of_a_failed_attempt_are_excluded(tmp_path: Path) -> None:
     record = InputRecord(Lake.at(str(tmp_path)))
     record.write(5, carried=carried(b"first"))
     nothing = record.write(5, ingress=INGRESS_SCHEMA.empty_table())
@@ -41,7 +41,7 @@ def test_what_an_attempt_that_failed_left_is_not_mixed_in(tmp_path: Path) -> Non
     assert record.rows(second, "carried", CHAINS)["payload"].to_pylist() == [b"second"]
 
 
-def test_a_record_that_was_never_taken_in_is_forgotten_whoever_resumes(tmp_path: Path) -> None:
+def test_unused_record_is_discarded_on_any_resume(tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     scenario, lake = load_scenario(tmp_path / "scenario.toml"), str(tmp_path / "lake")
     with LakeNetwork(scenario, lake, recorded=True) as net:
@@ -56,7 +56,7 @@ def test_a_record_that_was_never_taken_in_is_forgotten_whoever_resumes(tmp_path:
     assert not net.lake.storage.exists(never["carried"][0])
 
 
-def test_a_lake_is_resumed_by_the_scenario_that_made_it_however_it_was_cut(tmp_path: Path) -> None:
+def test_lake_is_resumed_by_its_scenario_with_its_own_buckets(tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     with LakeNetwork.from_scenario(tmp_path / "scenario.toml", lake=str(tmp_path / "lake")) as net:
         assert len(net.deployment.buckets) < 4, "a chain heavier than a share"

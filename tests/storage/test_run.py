@@ -125,7 +125,7 @@ def uncompacted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @PROTOCOLS
-def test_the_same_roots_at_every_height_however_the_chains_are_cut_and_executed(
+def test_roots_are_equal_for_any_partitions_and_executor(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     uncompacted(monkeypatch)
@@ -173,7 +173,7 @@ def test_state_is_read_at_any_committed_height(tmp_path: Path, spark: SparkSessi
         net.state("lane")
 
 
-def test_a_lake_is_refused_when_it_is_not_the_one_meant(tmp_path: Path) -> None:
+def test_other_lake_than_requested_is_refused(tmp_path: Path) -> None:
     net = network(tmp_path, UNCERTIFIED, "in_process", 1)
     with pytest.raises(LakeError, match=r"is being written by process \d+ on "):
         network(tmp_path, UNCERTIFIED, "in_process", 1, resume=True)
@@ -190,7 +190,7 @@ def test_a_lake_is_refused_when_it_is_not_the_one_meant(tmp_path: Path) -> None:
         network(tmp_path, UNCERTIFIED, "in_process", 1, resume=True)
 
 
-def test_a_lake_goes_on_with_its_own_cut_of_the_chains(tmp_path: Path) -> None:
+def test_resumed_lake_keeps_its_own_partitions(tmp_path: Path) -> None:
     with network(tmp_path, UNCERTIFIED, "in_process", 3) as net:
         net.run(ticks=4)
     scenario = tmp_path / "scenario.toml"
@@ -203,9 +203,7 @@ def test_a_lake_goes_on_with_its_own_cut_of_the_chains(tmp_path: Path) -> None:
         LakeNetwork.from_scenario(scenario, overrides, lake=place, resume=True)
 
 
-def test_small_files_stay_for_queries_that_were_planned_and_go_when_the_lake_is_opened_again(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_small_files_stay_for_planned_queries_until_the_next_opening(tmp_path: Path, spark: SparkSession) -> None:
     text = UNCERTIFIED.replace("ticks = 12", "ticks = 70").replace("messages_per_tick = 120", "messages_per_tick = 4")
     text = text.replace("[network]", "[network]\ncommit_every = 1")
     with network(tmp_path, text, "in_process", 1) as net:
@@ -222,7 +220,7 @@ def test_small_files_stay_for_queries_that_were_planned_and_go_when_the_lake_is_
         assert again.tables.log("events").count() == rows
 
 
-def test_a_kill_before_the_lake_is_there_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_before_the_lake_exists_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*arguments: object) -> None:
         raise KeyboardInterrupt
 
@@ -245,7 +243,7 @@ def test_two_runs_cannot_commit_the_same_height(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_the_same_roots_on_a_standalone_cluster_where_buckets_stay_with_their_executors(
+def test_roots_are_equal_on_a_cluster_with_buckets_pinned_to_executors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uncompacted(monkeypatch)

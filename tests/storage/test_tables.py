@@ -71,13 +71,13 @@ def rows(frame: Any) -> list[Row]:
 
 
 @pytest.mark.parametrize("height", [2, 5])
-def test_the_chains_parts_of_a_state_table_are_the_whole(net: LakeNetwork, height: int) -> None:
+def test_state_rows_of_all_chains_form_the_whole_table(net: LakeNetwork, height: int) -> None:
     for table in ("input_queues", "output_counters", "lanes", "accounts"):
         parts = [net.state(table, height, chain) for chain in ("s0", "s1", "s2")]
         assert rows(reduce(DataFrame.union, parts)) == rows(net.state(table, height)), table
 
 
-def test_a_program_that_moved_is_on_its_new_chain_from_that_tick_on(net: LakeNetwork) -> None:
+def test_migrated_program_is_on_its_new_chain_from_that_tick_on(net: LakeNetwork) -> None:
     number = next(row["number"] for row in net.tables.programs().collect() if row["name"] == "s0/channel-0")
     before, after = (height for height in net.tables.heights() if net.tables.manifest(height).tick in (2, 3))
     for height, home in ((0, "s0"), (before, "s0"), (after, "s2")):
@@ -86,7 +86,7 @@ def test_a_program_that_moved_is_on_its_new_chain_from_that_tick_on(net: LakeNet
         assert net.state("accounts", height, home).where(f"program = {number}").count() == 1
 
 
-def test_state_tables_have_the_declared_columns_even_when_empty(net: LakeNetwork) -> None:
+def test_empty_state_tables_have_the_declared_columns(net: LakeNetwork) -> None:
     declared = net.tables.state_tables()
     assert TableSchemas({}, declared).encoded()["state"] == net.tables.about["tables"]["state"]
     for table, found in declared.items():
@@ -96,7 +96,7 @@ def test_state_tables_have_the_declared_columns_even_when_empty(net: LakeNetwork
     assert net.state("program_echo").columns == ["program"]
 
 
-def test_what_is_asked_for_must_exist(net: LakeNetwork) -> None:
+def test_requested_table_chain_and_height_must_exist(net: LakeNetwork) -> None:
     with pytest.raises(LakeError, match=r'table: "nope": no such table; there are \d+: ingress_counters'):
         net.state("nope")
     with pytest.raises(LakeError, match='chain: "s9": no such chain; there are 3: s0, s1, s2'):
@@ -107,7 +107,7 @@ def test_what_is_asked_for_must_exist(net: LakeNetwork) -> None:
         net.tables.log("nope")
 
 
-def test_the_counts_are_those_of_the_ledger(net: LakeNetwork) -> None:
+def test_counts_match_the_ledger(net: LakeNetwork) -> None:
     ledger = net.ledger
     assert ledger.columns == LEDGER_SCHEMA.names
     every = ledger.collect()
@@ -128,16 +128,16 @@ def test_the_counts_are_those_of_the_ledger(net: LakeNetwork) -> None:
     assert {row["sender"] for row in found if "/i#" in row["message_id"]} == {"user/0"}
 
 
-def test_the_views_have_the_documented_columns(net: LakeNetwork) -> None:
+def test_views_have_the_documented_columns(net: LakeNetwork) -> None:
     assert [(name, kind) for name, kind, _ in documented("calls")] == net.calls.dtypes
 
 
-def test_a_forged_request_was_sent_by_no_program(net: LakeNetwork) -> None:
+def test_forged_request_was_sent_by_no_program(net: LakeNetwork) -> None:
     forged = net.ledger.where("kind = 'request' and source = 's1' and sender like 's0/%'").collect()
     assert {row["detail"] for row in forged if row["event"] == "sent"} == {"forged"}
 
 
-def test_one_row_a_call(net: LakeNetwork) -> None:
+def test_calls_have_one_row_each(net: LakeNetwork) -> None:
     found = net.calls.collect()
     summary = net.summary()
     by_outcome = {name: sum(row["outcome"] == name for row in found) for name in OUTCOMES}
@@ -170,7 +170,7 @@ def test_programs_beside_the_scenario_run_on_spark_workers(tmp_path: Path, spark
 
 
 @pytest.mark.slow
-def test_amounts_that_are_accepted_before_the_answer_are_the_same_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+def test_amounts_accepted_before_the_answer_are_the_same_on_spark(tmp_path: Path, spark: SparkSession) -> None:
     found = []
     for executor in ("spark", "in_process"):
         overrides = {"network.executor": executor, "network.master": '"local[2]"', "network.partitions": "3"}
@@ -184,7 +184,7 @@ def test_amounts_that_are_accepted_before_the_answer_are_the_same_on_spark(tmp_p
     assert sorted(accounts.values()) == [0, 0, 0, 40, 60, 100]
 
 
-def test_a_question_about_some_heights_opens_few_files_and_is_answered_as_of_all(net: LakeNetwork) -> None:
+def test_query_of_some_heights_opens_few_files_with_equal_results(net: LakeNetwork) -> None:
     heights = range(2, 4)
     whole = sorted(map(repr, net.ledger.where("height between 2 and 3").collect()))
     assert sorted(map(repr, net.tables.ledger(heights).collect())) == whole != []
@@ -194,7 +194,7 @@ def test_a_question_about_some_heights_opens_few_files_and_is_answered_as_of_all
         net.tables.log("events", range(0, 9, 3))
 
 
-def test_calls_as_of_a_height_are_those_of_a_run_that_ended_there(net: LakeNetwork, tmp_path: Path) -> None:
+def test_calls_as_of_a_height_equal_those_of_a_run_that_ended_there(net: LakeNetwork, tmp_path: Path) -> None:
     with LakeNetwork.from_scenario(
         net.scenario.path, {"network.executor": "in_process"}, lake=str(tmp_path / "l")
     ) as other:

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
-def test_they_take_turns_with_ours(folder: str) -> None:
+def test_other_verifiers_alternate_with_ours(folder: str) -> None:
     counted = {}
     for name, family in ((IC, ic), (ICS23, ics23), (SUBSTRATE, substrate)):
         rows = [row for row in family.measure(SIZE, 1, folder) if name in row["figures"]]
@@ -34,7 +34,7 @@ def test_they_take_turns_with_ours(folder: str) -> None:
 
 
 @pytest.mark.slow
-def test_compiled_ones_take_turns_with_ours_and_refuse(native: list[Native]) -> None:
+def test_compiled_verifiers_alternate_with_ours_and_refuse(native: list[Native]) -> None:
     assert all(each.version[0].isdigit() for each in native)
     rows = ics23.measure(SIZE, 1, None, native)
     for each in native:
@@ -48,7 +48,7 @@ def test_compiled_ones_take_turns_with_ours_and_refuse(native: list[Native]) -> 
                 verifier.measure()
 
 
-def test_what_they_refuse_fails_the_benchmark(folder: str) -> None:
+def test_refusal_by_another_verifier_fails_the_benchmark(folder: str) -> None:
     work = {"spec": "iavl", "root": "00" * 32, "claims": [["00", "00", ""]]}
     with pytest.raises(BenchmarkFailed, match="ics23 in Node: "):
         OtherVerifier(folder, "ics23", work)

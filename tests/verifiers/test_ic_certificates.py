@@ -98,7 +98,7 @@ def test_states_of_many_shapes_are_read_alike(node: Node) -> None:
     assert [answer.get("lookups") for answer in node(SCRIPT, requests)] == ours
 
 
-def test_a_range_ends_for_both_where_it_ends(node: Node) -> None:
+def test_range_end_is_equal_for_both(node: Node) -> None:
     numbers = [RANGES[2][0], RANGES[2][1], RANGES[3][0], canister(299), canister(310), canister(5000)]
     requests, ours = [], []
     for form in (RangesForm.SUBNET, RangesForm.PIECES):
@@ -166,11 +166,11 @@ def identity_delegation() -> Delegation:
 
 
 @pytest.mark.parametrize("what", list(tampered()))
-def test_we_refuse_what_is_tampered_with(what: str) -> None:
+def test_our_verifier_refuses_altered_certificates(what: str) -> None:
     assert accepts(certificate()) and not accepts(tampered()[what])
 
 
-def test_what_is_tampered_with_is_refused_by_both(node: Node) -> None:
+def test_altered_certificates_are_refused_by_both(node: Node) -> None:
     altered = [bytearray(certificate()) for _ in range(0, len(certificate()), 53)]
     for at, data in enumerate(altered):
         data[at * 53] ^= 1 << at % 8
@@ -195,14 +195,14 @@ def laxly_read() -> dict[str, bytes]:
     }
 
 
-def test_where_the_library_is_laxer_we_refuse(node: Node) -> None:
+def test_our_verifier_refuses_certificates_that_the_library_accepts(node: Node) -> None:
     cases = laxly_read()
     answers = node(SCRIPT, [request(data) for data in cases.values()])
     assert [name for name, answer in zip(cases, answers, strict=True) if not answer["accepted"]] == []
     assert [name for name, data in cases.items() if accepts(data)] == []
 
 
-def test_where_its_lookup_claims_an_absence_that_is_not_shown(node: Node) -> None:
+def test_library_lookup_claims_an_unproven_absence(node: Node) -> None:
     time = Labeled(b"time", Leaf(encode_leb128(NOW)))
     content = Leaf(b"there it is")
     hidden = Pruned(digest(Labeled(b"be", content)))

@@ -92,7 +92,7 @@ TIMES = {
 }
 
 
-def test_one_verdict_on_delegations_ranges_and_what_is_tampered_with(rust: Native, node: Node) -> None:
+def test_one_verdict_on_delegations_ranges_and_altered_certificates(rust: Native, node: Node) -> None:
     own = {name: own_verdict(claim) for name, claim in SHOWN.items()}
     assert [name for name, holds in own.items() if holds] == [
         "of the root subnet",
@@ -109,7 +109,7 @@ def test_one_verdict_at_the_bounds_of_time(rust: Native) -> None:
     assert verdicts(rust, TIMES.values()) == own
 
 
-def test_what_has_another_form_than_the_signed_one(rust: Native) -> None:
+def test_other_encodings_than_the_signed_one(rust: Native) -> None:
     """The library in Rust reads some of it, as the one in JavaScript reads all; ours none."""
     claims = [Claim(data) for data in laxly_read().values()]
     assert [own_verdict(claim) for claim in claims] == [False] * len(claims)

@@ -23,7 +23,7 @@ def written(data: bytes) -> str:
     return "0x" + data.hex()
 
 
-def test_roots_of_random_egress_queues_are_theirs(node: Callable[[str, Any], Any]) -> None:
+def test_roots_of_random_egress_queues_match(node: Callable[[str, Any], Any]) -> None:
     draws = np.random.default_rng(14)
     asked, roots = [], []
     for count in (1, 2, 16, 17, 63, 64, 65, 255, 300, *draws.integers(1, 80, 20)):
@@ -34,7 +34,7 @@ def test_roots_of_random_egress_queues_are_theirs(node: Callable[[str, Any], Any
     assert node(SCRIPT, {"roots": asked})["roots"] == [{"ok": written(root)} for root in roots]
 
 
-def test_roots_and_proofs_out_of_a_lake_are_theirs(node: Callable[[str, Any], Any], tmp_path: Path) -> None:
+def test_roots_and_proofs_of_a_lake_match(node: Callable[[str, Any], Any], tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path))
     asked, roots, proofs, expected = [], [], [], []
     for height in (0, 2, 6, 9, opened.last_height()):

@@ -72,7 +72,7 @@ def altered(claim: Claim) -> list[Claim]:
     ]
 
 
-def test_the_two_verifiers_agree_on_the_published_proofs(node: Node) -> None:
+def test_both_verifiers_agree_on_the_published_proofs(node: Node) -> None:
     vectors = load_vectors("ibc_store_proofs")
     claims = []
     for case in vectors["proofs"]:
@@ -90,7 +90,7 @@ def test_the_two_verifiers_agree_on_the_published_proofs(node: Node) -> None:
     assert verdicts(node, wrong) == [own_verdict(claim) for claim in wrong] == [False] * len(wrong)
 
 
-def test_proofs_of_trees_built_here_hold_before_both(node: Node) -> None:
+def test_proofs_of_locally_built_trees_hold_for_both(node: Node) -> None:
     stored = {f"key-{number:03}".encode(): f"value {number}".encode() for number in range(0, 74, 2)}
     claims = []
     for spec, build in (("iavl", build_iavl), ("tendermint", build_simple)):

@@ -97,9 +97,7 @@ def trees() -> dict[str, Tree]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_encoding_of_a_valid_proof_holds_before_all(
-    native: list[Native], trees: dict[str, Tree], seed: int
-) -> None:
+def test_every_encoding_of_a_valid_proof_holds_for_all(native: list[Native], trees: dict[str, Tree], seed: int) -> None:
     random = Random(seed)
     claims = []
     for _ in range(CLAIMS // 4):
@@ -111,9 +109,7 @@ def test_every_encoding_of_a_valid_proof_holds_before_all(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_on_changed_proofs_and_claims_there_is_one_verdict(
-    native: list[Native], trees: dict[str, Tree], seed: int
-) -> None:
+def test_one_verdict_on_changed_proofs_and_claims(native: list[Native], trees: dict[str, Tree], seed: int) -> None:
     """Where the two others contradict each other, or one stops, ours is never that a claim holds."""
     random = Random(seed)
     claims = []
@@ -143,7 +139,7 @@ def test_on_changed_proofs_and_claims_there_is_one_verdict(
     assert 0 < sum(set(said) == {"true"} for said in zip(*others, strict=True)) < len(claims)
 
 
-def test_every_key_that_our_stores_prove_is_proven_before_all(native: list[Native]) -> None:
+def test_every_key_proved_by_our_stores_is_proved_for_all(native: list[Native]) -> None:
     content = sorted_entries(column(list(STORED)), column(list(STORED.values())))
     keys = [b"", b"\x00", *STORED, *(key + b"." for key in STORED), b"\xff" * 40]
     claims = []
@@ -161,9 +157,7 @@ def test_every_key_that_our_stores_prove_is_proven_before_all(native: list[Nativ
         assert others == ["true"] * len(claims)
 
 
-def test_a_batch_that_the_library_in_javascript_compresses(
-    native: list[Native], node: Node, trees: dict[str, Tree]
-) -> None:
+def test_batch_compressed_by_the_javascript_library(native: list[Native], node: Node, trees: dict[str, Tree]) -> None:
     """It writes a step down again for every path that it is in."""
     claims = []
     for spec in ("iavl", "tendermint"):

@@ -46,7 +46,7 @@ def accepted(answer: dict[str, Any]) -> Any:
     return answer["lookups"][0] if answer["accepted"] else None
 
 
-def test_certificates_from_a_lake_are_accepted_and_altered_ones_refused(node: Node, tmp_path: Path) -> None:
+def test_certificates_of_a_lake_are_accepted_and_altered_ones_refused(node: Node, tmp_path: Path) -> None:
     lake = make_lake(tmp_path)
     header = decode_stream_header(get_state_at(open_lake(lake), "left", HEIGHT).header("right").value)
     stream = ["--chain", "left", "--counterparty", "right"]

@@ -95,7 +95,7 @@ def accepts(types: ScaleTypes, name: str, data: bytes) -> bool:
     return True
 
 
-def test_we_accept_exactly_what_it_accepts_and_would_write(rust: Native) -> None:
+def test_accepted_values_are_those_the_crate_accepts_and_would_write(rust: Native) -> None:
     chance = Random(35)
     told, tried, own = [], [], []
     for drawn in random_types(chance, TYPES):
@@ -119,7 +119,7 @@ def test_we_accept_exactly_what_it_accepts_and_would_write(rust: Native) -> None
     assert kinds[False] > TYPES // 10, "what it accepts and writes in another form"
 
 
-def test_what_it_accepts_in_another_form_and_we_refuse(rust: Native) -> None:
+def test_non_canonical_values_accepted_by_the_crate_are_refused(rust: Native) -> None:
     """As docs/reference/other-verifiers.md says."""
     cases = {
         ("BTreeSet<u8>", b"\x08\x02\x01"): b"\x08\x01\x02",

@@ -43,7 +43,7 @@ def written(data: bytes) -> str:
     return "0x" + data.hex()
 
 
-def test_its_roots_are_ours(node: Node) -> None:
+def test_roots_match_ours(node: Node) -> None:
     cases: list[tuple[Entries, StateVersion, bytes]] = []
     for seed in range(12):
         entries = random_entries(seed)
@@ -63,7 +63,7 @@ def test_its_roots_are_ours(node: Node) -> None:
     assert answers == [{"ok": written(root)} for _, _, root in cases]
 
 
-def test_it_reads_our_proofs_and_nothing_from_tampered_ones(node: Node) -> None:
+def test_other_trie_reads_our_proofs_and_refuses_altered_ones(node: Node) -> None:
     chance = random.Random(7)
     asked: list[dict[str, Any]] = []
     expected = []
@@ -93,7 +93,7 @@ def test_it_reads_our_proofs_and_nothing_from_tampered_ones(node: Node) -> None:
         assert any(found.get(written(key)) != written(value) for key, value in expected[owner])
 
 
-def test_we_read_the_proofs_that_it_makes(node: Node) -> None:
+def test_our_reader_reads_proofs_of_the_other_trie(node: Node) -> None:
     asked, expected = [], []
     for seed in range(8):
         # It makes a trie of the entries that a proof shows, in the older layout, and proves what is updated.

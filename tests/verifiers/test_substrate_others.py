@@ -157,14 +157,14 @@ def test_one_verdict_on_storage_proofs(rust: Native, node: Node) -> None:
         assert (name, shown) == (name, expected[name] == "true" and not name.endswith("a node twice"))
 
 
-def test_a_node_that_no_key_needs_is_accepted_by_the_others_only(rust: Native) -> None:
+def test_unneeded_node_is_accepted_by_the_others_only(rust: Native) -> None:
     right = stored(StateVersion.V1, {KEYS[0]: VALUES[0]})
     more = right._replace(nodes=[*right.nodes, b"superfluous"])
     assert (own_verdict(more), verdicts(rust, [more])) == ("false", ["true"])
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_one_verdict_on_proofs_that_are_changed(rust: Native, seed: int) -> None:
+def test_one_verdict_on_changed_proofs(rust: Native, seed: int) -> None:
     random = Random(seed)
     claims = []
     for _ in range(sized(400, 20_000)):

@@ -142,7 +142,7 @@ CASES = {
 """Updates at the bounds of the rules, with the verdict that the reference has."""
 
 
-def test_every_bound_of_the_rules_is_where_the_others_have_it(clients: list[Native]) -> None:
+def test_every_bound_of_the_rules_equals_that_of_the_others(clients: list[Native]) -> None:
     updates = [given for given, _ in CASES.values()]
     expected = [verdict for _, verdict in CASES.values()]
     said = {native.name: verdicts(native, updates) for native in clients}

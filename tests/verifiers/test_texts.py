@@ -58,7 +58,7 @@ def height(found: list[Any] | None) -> str | None:
     return None if found is None else "-".join(map(str, found)) or "none"
 
 
-def test_ibc_go_and_ibc_rs_read_what_the_page_says(libraries: list[Native]) -> None:
+def test_ibc_go_and_ibc_rs_read_texts_as_documented(libraries: list[Native]) -> None:
     given = {
         "amounts": texts("Amounts"), "denoms": texts("Denominations"), "heights": texts("Heights"),
         "principals": texts("Principals"), "payloads": [text.encode().hex() for text in texts("Packet data")],
@@ -75,7 +75,7 @@ def test_ibc_go_and_ibc_rs_read_what_the_page_says(libraries: list[Native]) -> N
     assert cells("Principals", principals) == column("Principals", "ic_principal")
 
 
-def test_libraries_in_javascript_read_what_the_page_says(node: Node) -> None:
+def test_javascript_libraries_read_texts_as_documented(node: Node) -> None:
     values = {"packet_data": "data", "packet_ack": "ack", "packet_data_hex": "64617461", "packet_ack_hex": "61636b"}
     events = [[each.strip("`") for each in names.split(", ")] for names in column("Events of packets", "attributes")]
     given = {
@@ -93,7 +93,7 @@ def test_libraries_in_javascript_read_what_the_page_says(node: Node) -> None:
     assert taken == [*column("Events of packets", "@confio/relayer").values()]
 
 
-def test_packets_have_the_bytes_that_ibc_go_and_ibc_rs_write(libraries: list[Native]) -> None:
+def test_packets_have_the_bytes_of_ibc_go_and_ibc_rs(libraries: list[Native]) -> None:
     random = Random(20)
     odd = '<>&\u2028\u2029"\\/\b\f\n\r\t\x00\x1f\x7f\x80é\ufeff\uffff\U0001f600 {}'
     packets = []
@@ -108,7 +108,7 @@ def test_packets_have_the_bytes_that_ibc_go_and_ibc_rs_write(libraries: list[Nat
         assert [decode_packet(payload) for payload in written] == packets
 
 
-def test_go_reads_literals_as_a_mapping_with_base_go_does(libraries: list[Native]) -> None:
+def test_go_reads_literals_like_a_mapping_with_base_go(libraries: list[Native]) -> None:
     random = Random(21)
     literals = ["".join(random.choices("00117789_xXbBoOaF+-", k=random.randint(1, 7))) for _ in range(LITERALS)]
     read = ask(libraries[0], {"amounts": literals})["amounts"]

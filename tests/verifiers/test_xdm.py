@@ -24,7 +24,7 @@ def written(data: bytes) -> str:
     return "0x" + data.hex()
 
 
-def test_roots_and_proofs_out_of_a_lake_are_theirs(node: Callable[[str, Any], Any], tmp_path: Path) -> None:
+def test_roots_and_proofs_of_a_lake_match(node: Callable[[str, Any], Any], tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path))
     kernel = build_kernel(opened)
     asked, roots = [], []

@@ -67,7 +67,7 @@ def test_the_largest_range() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 2, 5, 6, 9, 12, 13, 14, 2**64 - 2, 2**64])
-def test_sizes_that_no_range_has(size: int) -> None:
+def test_invalid_sizes_are_refused(size: int) -> None:
     with pytest.raises(InvalidSize, match=f"size {size}"):
         size_to_leaf_count(size)
 
@@ -100,7 +100,7 @@ def test_root_of_seven_leaves_as_published() -> None:
     assert prove_leaves(mountains, [2]).items[0] == left
 
 
-def test_what_a_range_does_not_have() -> None:
+def test_nodes_and_roots_beyond_the_range_are_refused() -> None:
     mountains = grown(5)
     with pytest.raises(GetRootOnEmpty):
         MountainRange().root()
@@ -117,7 +117,7 @@ def test_what_a_range_does_not_have() -> None:
             prove_ancestry(mountains, prev, count)
 
 
-def test_a_leaf_is_a_digest() -> None:
+def test_leaf_must_be_a_digest() -> None:
     with pytest.raises(InvalidInput, match="31 bytes"):
         MountainRange().append(bytes(31))
     with pytest.raises(InvalidInput, match="shape"):
@@ -137,7 +137,7 @@ def test_retracted_leaves_can_be_replaced() -> None:
     assert mountains.root() == leaf(0)
 
 
-def test_a_bulk_is_hashed_as_columns() -> None:
+def test_bulk_append_equals_single_appends() -> None:
     count = 2051
     mountains, one_by_one = grown(count), MountainRange()
     for index in range(count):
@@ -177,7 +177,7 @@ def test_steps_lead_from_the_leaf_to_the_root() -> None:
     assert [step.operation for step in steps] == ["bag", "root", "inner", "inner", "bag", "root"]
 
 
-def test_the_leaf_count_is_not_in_the_root() -> None:
+def test_root_does_not_commit_to_the_leaf_count() -> None:
     """One list of items holds for 5, 6 and 7 leaves: only a trusted leaf count tells them apart."""
     mountains = grown(7)
     other = replace(prove_leaves(mountains, [0]), leaf_count=5)
@@ -186,7 +186,7 @@ def test_the_leaf_count_is_not_in_the_root() -> None:
         verify_leaf_proof(other, [leaf(0)], mountains.root(), 7)
 
 
-def test_shapes_that_are_refused() -> None:
+def test_malformed_proofs_are_refused() -> None:
     mountains = grown(11)
     root = mountains.root()
     proof = prove_leaves(mountains, [2, 5])
@@ -218,7 +218,7 @@ def test_shapes_that_are_refused() -> None:
         verify_leaf_proof(swapped, two, root)
 
 
-def test_a_range_of_2_to_63_leaves_is_no_work() -> None:
+def test_range_of_2_to_63_leaves_is_handled_at_once() -> None:
     proof = LeafProof((MAX_LEAVES - 1,), MAX_LEAVES, (bytes(32),) * 63)
     with pytest.raises(RootMismatch):
         verify_leaf_proof(proof, [bytes(32)], bytes(32))
@@ -234,7 +234,7 @@ def test_ancestry_of_every_earlier_range() -> None:
         assert AncestryProof.decode(proof.encode()) == proof
 
 
-def test_ancestry_that_is_refused() -> None:
+def test_invalid_ancestry_proofs_are_refused() -> None:
     mountains = grown(13)
     proof = prove_ancestry(mountains, 6)
     root, prev_root = mountains.root(), mountains.root(6)
@@ -265,7 +265,7 @@ def test_ancestry_that_is_refused() -> None:
         verify_ancestry_proof(replace(proof, items=((first, root), second)), root, prev_root)
 
 
-def test_a_range_is_the_beginning_of_itself() -> None:
+def test_range_is_a_prefix_of_itself() -> None:
     for count in (1, 2, 7):
         mountains = grown(count)
         proof = prove_ancestry(mountains, count)
@@ -286,7 +286,7 @@ def test_encoding_of_a_leaf_proof() -> None:
     assert many.encode()[:4] == (20_000 << 2 | 2).to_bytes(4, "little")
 
 
-def test_encodings_that_are_refused() -> None:
+def test_malformed_encodings_are_refused() -> None:
     whole = LeafProof((1,), 3, (b"\x11" * 32,)).encode()
     empty = bytes(8) + b"\x00"
     refused = {

@@ -121,18 +121,18 @@ def changed(chance: Random, case: Case, others: Sequence[Case]) -> Case:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_damaged_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
+def test_corrupted_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
     assert min(require_same(damaged(Random(seed), 400))) > 50
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(sized(2, 20)))
-def test_many_damaged_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
+def test_many_corrupted_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
     require_same(damaged(Random(100 + seed), 2_000))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64, 100, 127, 600])
-def test_each_leafs_proof_is_the_one_that_is_made_alone(size: int) -> None:
+def test_proofs_of_many_leaves_equal_single_proofs(size: int) -> None:
     mountains = grown(600)
     chance = Random(size)
     indices = np.array([0, size - 1, *(chance.randrange(size) for _ in range(20))])
@@ -170,7 +170,7 @@ def test_shared_nodes_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @FEW
 @given(st.lists(st.integers(0, 90), max_size=5), st.booleans())
-def test_a_range_by_its_peaks_grows_as_a_whole_one(steps: list[int], leaf_by_leaf: bool) -> None:
+def test_peaks_only_range_grows_like_a_full_one(steps: list[int], leaf_by_leaf: bool) -> None:
     mountains, state, done = MountainRange(), RangeState(), 0
     for step in steps:
         fresh = LEAVES[done : done + step]
@@ -191,7 +191,7 @@ def test_a_range_by_its_peaks_grows_as_a_whole_one(steps: list[int], leaf_by_lea
 
 @FEW
 @given(st.binary(max_size=120) | st.integers(0, 40).map(lambda count: RangeState().extend(LEAVES[:count]).encode()))
-def test_a_state_has_one_encoding(data: bytes) -> None:
+def test_state_has_one_encoding(data: bytes) -> None:
     for changed in (data, data[:-1], data + b"\x00", data + bytes(32)):
         try:
             state = RangeState.decode(changed)
@@ -200,7 +200,7 @@ def test_a_state_has_one_encoding(data: bytes) -> None:
         assert state.encode() == changed
 
 
-def test_what_no_range_has_is_refused() -> None:
+def test_invalid_states_are_refused() -> None:
     full = RangeState(1 << 63, (bytes(32),))
     assert RangeState.decode(full.encode()) == full
     for grow in (lambda: full.append(bytes(32)), lambda: full.extend(LEAVES[:2])):
@@ -249,7 +249,7 @@ def test_items_may_be_a_column_of_lists(kind: pa.DataType) -> None:
             LeafProofs.from_lists(proofs.leaf_indices[:1], proofs.leaf_counts[:1], wrong)
 
 
-def test_what_does_not_fit_together_is_named() -> None:
+def test_mismatched_columns_are_named() -> None:
     mountains = grown(5)
     proofs = prove_each_leaf(mountains, np.arange(2))
     for wrong in (np.array([5]), np.array([-1, 2])):

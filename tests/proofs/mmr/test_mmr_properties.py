@@ -96,7 +96,7 @@ def counts() -> st.SearchStrategy[int]:
 
 @EXAMPLES
 @given(counts(), st.data())
-def test_every_node_whatever_the_pieces(count: int, data: st.DataObject) -> None:
+def test_every_node_is_independent_of_append_sizes(count: int, data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(0, count), max_size=6))
     mountains, slow = grown(LEAVES[:count], cuts), Slow(LEAVES[:count])
     assert mountains.size == len(slow.nodes)
@@ -143,7 +143,7 @@ def test_leaf_proofs_hold_here_and_by_the_definition(made: tuple[MountainRange, 
 
 @EXAMPLES
 @given(leaf_proofs(), st.data())
-def test_touched_leaf_proofs_are_refused(
+def test_altered_leaf_proofs_are_refused(
     made: tuple[MountainRange, int, LeafProof, list[bytes]], data: st.DataObject
 ) -> None:
     mountains, count, proof, leaves = made
@@ -169,7 +169,7 @@ def test_touched_leaf_proofs_are_refused(
 
 @EXAMPLES
 @given(counts(), st.data())
-def test_ancestry_proofs_hold_and_touched_ones_do_not(count: int, data: st.DataObject) -> None:
+def test_ancestry_proofs_hold_and_altered_ones_do_not(count: int, data: st.DataObject) -> None:
     mountains = grown(LEAVES)
     prev = data.draw(st.integers(1, count))
     proof = prove_ancestry(mountains, prev, count)

@@ -70,14 +70,14 @@ def sets(draw: st.DrawFn, most: int = 12) -> tuple[int, int, set[int]]:
     return bits, capacity, draw(st.sets(st.integers(1, (1 << bits) - 1), max_size=capacity))
 
 
-def test_the_published_example() -> None:
+def test_published_example() -> None:
     sketch = Minisketch(12, 4)
     sketch.add_all(range(3000, 3010))
     assert sketch.serialize().hex() == "01e0d2f97469"
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-def test_the_polynomials_are_irreducible(bits: int) -> None:
+def test_polynomials_are_irreducible(bits: int) -> None:
     """x^(2^b) = x, and x^(2^(b/p)) - x has an inverse for every prime p that divides b."""
     field = Field(bits)
     assert field.modulus.bit_length() == bits + 1
@@ -91,7 +91,7 @@ def test_the_polynomials_are_irreducible(bits: int) -> None:
             assert difference and times(difference, inverse(difference, bits), bits) == 1
 
 
-def test_the_polynomials_are_those_of_the_library() -> None:
+def test_polynomials_match_the_library() -> None:
     """Fewest terms, then the smallest exponents: a search over all widths found these, and no earlier ones."""
     tails = [Field(bits).modulus ^ 1 << bits for bits in WIDTHS]
     assert {tail.bit_count() for tail in tails} == {2, 4}
@@ -103,7 +103,7 @@ def test_the_polynomials_are_those_of_the_library() -> None:
 
 @EXAMPLES
 @given(st.integers(2, 64), st.data())
-def test_the_field(bits: int, data: st.DataObject) -> None:
+def test_field_arithmetic(bits: int, data: st.DataObject) -> None:
     elements = st.integers(0, (1 << bits) - 1)
     left, right = data.draw(elements), data.draw(elements)
     assert times(left, right, bits) == product(left, right, bits)
@@ -131,14 +131,14 @@ def test_power_sums_and_their_bytes(made: tuple[int, int, set[int]]) -> None:
 
 @EXAMPLES
 @given(sets())
-def test_a_set_within_the_capacity_comes_back(made: tuple[int, int, set[int]]) -> None:
+def test_set_within_the_capacity_is_decoded(made: tuple[int, int, set[int]]) -> None:
     bits, capacity, elements = made
     assert sketch_of(bits, capacity, elements).decode() == sorted(elements)
 
 
 @EXAMPLES
 @given(sets(most=8), st.data())
-def test_merged_sketches_show_the_difference(made: tuple[int, int, set[int]], data: st.DataObject) -> None:
+def test_merged_sketches_yield_the_difference(made: tuple[int, int, set[int]], data: st.DataObject) -> None:
     bits, capacity, difference = made
     every = st.integers(1, (1 << bits) - 1)
     common = data.draw(st.sets(every, max_size=30)) - difference
@@ -165,7 +165,7 @@ def test_full_sketches_of_every_width(bits: int) -> None:
     assert sketch_of(bits, capacity, elements).decode() == sorted(elements)
 
 
-def test_a_sketch_of_a_hundred_elements() -> None:
+def test_sketch_of_a_hundred_elements() -> None:
     elements = {int(element) for element in np.random.default_rng(1).integers(1, 1 << 63, 100, dtype=np.uint64)}
     assert sketch_of(64, 100, elements).decode() == sorted(elements)
     with pytest.raises(OverLimit, match="more than 99"):
@@ -195,14 +195,14 @@ def test_too_many_elements_are_not_decoded() -> None:
             sketch.decode()
 
 
-def test_garbage_of_the_largest_capacity_is_bounded_work() -> None:
+def test_garbage_of_the_largest_capacity_costs_bounded_work() -> None:
     garbage = np.random.default_rng(4).bytes(8 * MAX_CAPACITY)
     sketch = Minisketch.deserialize(64, MAX_CAPACITY, garbage)
     with pytest.raises(OverLimit):
         sketch.decode(max_elements=16)
 
 
-def test_a_root_twice_is_no_set() -> None:
+def test_repeated_root_is_no_set() -> None:
     # (x - 5)(x - 5)(x - 7); and x^2 + x + c, which has no roots where the trace of c is 1, as for some power of x.
     assert roots_of([product(5, 7, 16), 5 ^ 7, 1], 16) == [5, 7]
     assert roots_of([product(product(5, 5, 16), 7, 16), product(5, 5, 16), 7, 1], 16) is None
@@ -210,7 +210,7 @@ def test_a_root_twice_is_no_set() -> None:
     assert 0 < len(without) < 16
 
 
-def test_sketches_of_many_sets_are_those_of_each() -> None:
+def test_sketches_of_many_sets_equal_those_of_each() -> None:
     """One empty, one too large for its capacity, one above its limit, one no set at all."""
     chance, field = np.random.default_rng(9), Field(33)
     sizes, counts = np.array([3, 0, 20, 9, 40, 1]), np.array([5, 2, 24, 9, 12, 1])
@@ -229,7 +229,7 @@ def test_sketches_of_many_sets_are_those_of_each() -> None:
     assert roots.tolist() == [element for row in (0, 2, 5) for element in sorted(sets[row].tolist())]
 
 
-def test_what_is_refused() -> None:
+def test_invalid_sketches_are_refused() -> None:
     for bits, capacity in ((1, 4), (65, 4), (8, 0), (8, MAX_CAPACITY + 1)):
         with pytest.raises(InvalidInput):
             Minisketch(bits, capacity)

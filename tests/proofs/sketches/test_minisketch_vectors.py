@@ -31,7 +31,7 @@ def test_sketches(cases: list[dict[str, Any]]) -> None:
                 read.decode()
 
 
-def test_one_by_one_is_the_same(cases: list[dict[str, Any]]) -> None:
+def test_column_sketches_equal_single_sketches(cases: list[dict[str, Any]]) -> None:
     for case in cases:
         sketch = Minisketch(case["bits"], case["capacity"])
         for element in case["elements"]:

@@ -40,7 +40,7 @@ def test_all_guarantees_hold_on_any_network() -> None:
     assert wanted - set(seen) == set(), seen
 
 
-def test_the_old_rule_breaks_what_it_is_said_to_break() -> None:
+def test_old_rule_violates_the_documented_guarantees() -> None:
     """D-12: now - 1 is marked as routed whatever the candidate consumed."""
     options = Options(watermark_mode="now_minus_1")
     broken: Counter[str] = Counter()
@@ -52,7 +52,7 @@ def test_the_old_rule_breaks_what_it_is_said_to_break() -> None:
     assert broken["G6"] == broken["G9"] == broken["G4"] == 0
 
 
-def test_roots_topics_and_nodes_are_the_published_ones() -> None:
+def test_roots_topics_and_nodes_match_the_published_ones() -> None:
     vectors = load_vectors("substrate_roots")
     for case in vectors["egress_queues"]:
         root = R(decode_all(case["messages"]))
@@ -71,7 +71,7 @@ def test_roots_topics_and_nodes_are_the_published_ones() -> None:
     assert encode_node(two).hex() == "8012001443031404ff1443081904fe"
 
 
-def test_the_state_tries_of_real_chains_have_their_roots() -> None:
+def test_state_tries_of_real_chains_have_their_roots() -> None:
     for state in load_states():
         assert trie_root(dict(state.pairs)) == state.roots[0], state.case
 
@@ -81,6 +81,6 @@ def test_keys_are_compact_integers() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 63, 64, 65, 300])
-def test_another_implementation_has_the_same_root(count: int) -> None:
+def test_second_implementation_has_the_same_root(count: int) -> None:
     messages = [bytes([i % 7]) * (i * 37 % 131) for i in range(count)]
     assert R(messages) == ordered_root(messages)

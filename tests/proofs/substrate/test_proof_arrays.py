@@ -53,7 +53,7 @@ LISTS = pa.Array.from_buffers(
 
 
 @pytest.mark.parametrize("offsets", [(0, 10**12, 3), (0, 3, 1), (3, -(10**12), 3)])
-def test_columns_whose_offsets_lead_out_of_their_bytes_are_refused(offsets: tuple[int, ...]) -> None:
+def test_columns_with_offsets_out_of_bounds_are_refused(offsets: tuple[int, ...]) -> None:
     column = damaged(*offsets)
     for use in (
         lambda: MESSAGES.decode(column),
@@ -106,7 +106,7 @@ def of_leaves(**columns: Any) -> Callable[[], object]:
         (lambda: MESSAGES.encode({"nonce": ["a"]}), "the column nonce is no"),
     ],
 )
-def test_columns_that_a_loop_could_not_take_are_refused(use: Callable[[], object], named: str) -> None:
+def test_columns_unsuitable_for_a_loop_are_refused(use: Callable[[], object], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         use()
 
@@ -135,12 +135,12 @@ TRIES.update(TRIES.open(2), KEYS, KEYS)
         (lambda: prove_storage(TRIES, np.array([0]), KEYS, np.array([0, 1])), "keys' proofs must be from 0 to 0"),
     ],
 )
-def test_tries_take_numbers_of_tries_only(use: Callable[[], object], named: str) -> None:
+def test_tries_accept_trie_numbers_only(use: Callable[[], object], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         use()
 
 
-def test_what_was_visited_before_a_change_is_not_read_after_it() -> None:
+def test_nodes_visited_before_a_change_are_not_read_after_it() -> None:
     tries = Tries()
     (number,) = tries.open(1)
     tries.update(int(number), KEYS, [b"1" * 40, b"2" * 40])
@@ -152,7 +152,7 @@ def test_what_was_visited_before_a_change_is_not_read_after_it() -> None:
         tries.values(visited.entries)
 
 
-def test_integers_of_any_layout_are_taken() -> None:
+def test_integers_of_any_layout_are_accepted() -> None:
     for given in ([1, 2], np.array([1, 9, 2], np.uint8)[::2], np.array([2, 1], np.int32)[::-1], pa.array([1, 2])):
         taken = integer_array(given, "numbers", np.int64)
         assert (taken.tolist(), str(taken.dtype), taken.flags.c_contiguous) == ([1, 2], "int64", True)
@@ -161,7 +161,7 @@ def test_integers_of_any_layout_are_taken() -> None:
         part_ends([], "ends", 3)
 
 
-def test_nulls_are_refused_where_they_are_not_asked_for() -> None:
+def test_nulls_are_refused_if_not_requested() -> None:
     assert byte_column([b"a", None], nulls=True).null_count == 1
     with pytest.raises(InvalidInput, match="null"):
         byte_column(pa.nulls(2))

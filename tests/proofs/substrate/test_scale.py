@@ -37,7 +37,7 @@ def require_refused(name: str, data: bytes, reason: str, columns: bool = True) -
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64, 128, 256])
-def test_compact_integers_lie_in_their_type(bits: int) -> None:
+def test_compact_integers_are_within_their_type(bits: int) -> None:
     name, most = f"Compact<u{bits}>", (1 << bits) - 1
     assert TYPES.decode(name, encode_compact(most), "it") == most
     require_refused(name, encode_compact(most + 1), f"above those of its type: at byte 0 of .*, {name}")
@@ -70,7 +70,7 @@ def test_sets_and_maps_ascend(name: str, good: str, bad: list[str]) -> None:
         TYPES.encode(name, value[::-1])
 
 
-def test_sets_ascend_in_rusts_order() -> None:
+def test_sets_ascend_in_the_order_of_rust() -> None:
     for name, data in (
         ("BTreeSet<i8>", "08ff01"),
         ("BTreeSet<Compact<u16>>", "08040101"),
@@ -84,7 +84,7 @@ def test_sets_ascend_in_rusts_order() -> None:
             TYPES.encode(name, value[::-1])
 
 
-def test_text_is_utf_8_and_stays_as_it_is() -> None:
+def test_text_is_utf_8_and_unchanged() -> None:
     for text in ("", "héllo", "0x6869", "0xzz"):
         assert TYPES.decode("Str", TYPES.encode("Str", text), "it") == text
     require_refused("Str", b"\x04\xff", "has text that is no UTF-8", columns=False)
@@ -97,21 +97,21 @@ def test_bits_keep_their_number() -> None:
     require_refused("BitVec", b"\x14\x25", "has bits behind its last one", columns=False)
 
 
-def test_columns_of_a_type_by_its_second_name() -> None:
+def test_columns_of_a_type_alias() -> None:
     columns = ScaleColumns(TYPES, "Amount", "an amount")
     assert columns.schema.field("value").type == pa.uint16()
     named = ScaleColumns(TYPES, "Named", "it").decode(pa.array([bytes.fromhex("01000200")]))
     assert named.require_all().to_pylist() == [{"amount": 1, "again": 2}]
 
 
-def test_a_list_of_what_has_one_column_of_another_name() -> None:
+def test_list_of_a_type_with_a_renamed_column() -> None:
     columns = ScaleColumns(TYPES, "Vec<Wrapped>", "it")
     data = pa.array([bytes.fromhex("08000100000200")], pa.large_binary())
     assert columns.encode(columns.decode(data).require_all()).equals(data)
 
 
 @pytest.mark.parametrize("value", [1.5, 1.0, "1", b"\x01", -1, 256])
-def test_only_whole_numbers_are_written_as_numbers(value: Any) -> None:
+def test_only_integers_are_encoded_as_numbers(value: Any) -> None:
     with pytest.raises(InvalidInput, match="is no u8"):
         TYPES.encode("u8", value)
     one, many = ScaleColumns(TYPES, "u8", "it"), ScaleColumns(TYPES, "Vec<u16>", "it")
@@ -141,7 +141,7 @@ def test_only_whole_numbers_are_written_as_numbers(value: Any) -> None:
         ("Vec<u16>", [0] * 1025),
     ],
 )
-def test_what_is_no_value_of_a_type(name: str, value: Any) -> None:
+def test_invalid_values_of_a_type_are_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^no value of the SCALE type .* is no "):
         TYPES.encode(name, value)
 
@@ -151,13 +151,13 @@ def test_what_is_no_value_of_a_type(name: str, value: Any) -> None:
     ["Other", "Vec<Other>", "Option<Option<u8>>", "Compact<i8>", "Loop", "Twice", "BTreeSet<Named>", "SortedVec<u8>",
      "BTreeMap<u8>", "BTreeSet<BitVec>"],
 )  # fmt: skip
-def test_types_that_are_none(name: str) -> None:
+def test_invalid_types_are_refused(name: str) -> None:
     for refused in (lambda: TYPES.decode(name, b"", "it"), lambda: ScaleColumns(TYPES, name, "it")):
         with pytest.raises(InvalidInput):
             refused()
 
 
 @pytest.mark.parametrize("empty", ["[u8; 0]", "Vec<[u8; 0]>", "Option<[u8; 0]>"])
-def test_no_column_holds_values_without_bytes(empty: str) -> None:
+def test_column_values_need_bytes(empty: str) -> None:
     with pytest.raises(InvalidInput, match="no column holds"):
         ScaleColumns(ScaleTypes({"One": struct(("field", empty))}), "One", "it")

@@ -50,7 +50,7 @@ def judged(document: Any, trust: Any) -> DocumentVerdict:
     return found
 
 
-def test_a_list_with_all_blocks_says_that_it_is_all() -> None:
+def test_complete_list_is_noted_as_complete() -> None:
     found = judged(*proof_of(STATE, raw(ALL)))
     assert found.notes == ("all that waits for parachain 3 after relay block 9, from block 6 on",)
     assert found.lines[1] == "nothing is stored in Parachains.UnroutedIngress(6, 3)"
@@ -68,12 +68,12 @@ def test_a_list_with_all_blocks_says_that_it_is_all() -> None:
         ([watermark_key(3), *(unrouted_key(number, 2) for number in range(6, 10))], "for parachain 2: without its"),
     ],
 )
-def test_a_list_that_leaves_something_out_says_so(keys: list[bytes], said: str) -> None:
+def test_incomplete_list_is_noted_as_incomplete(keys: list[bytes], said: str) -> None:
     (note,) = judged(*proof_of(STATE, raw(keys))).notes
     assert note.startswith("not all that waits for parachain ") and said in note
 
 
-def test_a_misspelled_item_reads_as_what_it_is(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelled_item_is_shown_by_its_name(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of absent keys of an item that is none, as if nothing waited: true, and it says what it is worth."""
     entries = raw(ALL[:1]) + [
         {
@@ -101,7 +101,7 @@ def test_a_misspelled_item_reads_as_what_it_is(capsys: Any, tmp_path: Path, monk
     ]
 
 
-def test_all_channels_or_what_is_left_out() -> None:
+def test_channel_list_is_complete_or_names_the_omission() -> None:
     index = b"\x08" + b"".join(number.to_bytes(4, "little") for number in (1, 4))
     state = {
         item_key("HrmpIngressChannelsIndex", 3): index,

@@ -29,17 +29,17 @@ VALUES = st.binary(max_size=4) | st.sampled_from([b"v" * length for length in (2
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
+def test_corrupted_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
     require_same(damaged(Random(seed), 400))
 
 
-def test_every_bound_of_an_encoding_is_where_single_proofs_have_it() -> None:
+def test_every_bound_of_an_encoding_equals_that_of_single_proofs() -> None:
     require_same(edges())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(sized(2, 20)))
-def test_many_damaged_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
+def test_many_corrupted_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
     require_same(damaged(Random(1000 + seed), 2_000))
 
 
@@ -47,7 +47,7 @@ def test_many_damaged_proofs_have_the_verdicts_of_single_ones(seed: int) -> None
 @given(
     st.dictionaries(KEYS, VALUES, max_size=20), st.lists(KEYS, min_size=1, max_size=5), st.sampled_from(StateVersion)
 )
-def test_what_is_made_is_verified(state: dict[bytes, bytes], others: list[bytes], version: StateVersion) -> None:
+def test_generated_proofs_verify(state: dict[bytes, bytes], others: list[bytes], version: StateVersion) -> None:
     trie = Trie.build(state.keys(), state.values(), version)
     keys = list(dict.fromkeys([*state, *others]))
     nodes = [prove(trie, [key]) for key in keys]
@@ -68,7 +68,7 @@ def small() -> tuple[Trie, list[bytes], list[bytes]]:
     return Trie.build(keys, values), keys, values
 
 
-def test_a_dictionarys_nodes_are_shared_and_each_list_is_judged_alone() -> None:
+def test_dictionary_nodes_are_shared_and_each_list_is_judged_alone() -> None:
     trie, keys, _ = small()
     nodes = prove(trie, keys)
     lists = [prove(trie, [key]) for key in keys]
@@ -96,7 +96,7 @@ def test_a_dictionarys_nodes_are_shared_and_each_list_is_judged_alone() -> None:
     assert np.flatnonzero(lenient.reads.repeated).tolist() == [7]
 
 
-def test_roots_may_come_out_of_other_proofs() -> None:
+def test_roots_may_come_from_other_proofs() -> None:
     trie, keys, values = small()
     outer = Trie.build([b"root"], [trie.root])
     first = read_values(StorageProofs.of([outer.root], [prove(outer, [b"root"])]), [b"root"])
@@ -105,7 +105,7 @@ def test_roots_may_come_out_of_other_proofs() -> None:
     assert second.reads.values().to_pylist() == [values[9]]
 
 
-def test_a_proof_over_the_limits_is_refused_and_the_others_are_read() -> None:
+def test_proof_over_the_limits_is_refused_and_the_others_are_read() -> None:
     trie, keys, _ = small()
     good = prove(trie, keys[:1])
     many = [number.to_bytes(3, "little") for number in range((1 << 17) + 1)]
@@ -122,7 +122,7 @@ def test_a_proof_over_the_limits_is_refused_and_the_others_are_read() -> None:
     assert found.reads.status.tolist() == [0, 5, 5, 5, 0]
 
 
-def test_nothing_is_read_from_nothing() -> None:
+def test_empty_input_yields_no_values() -> None:
     empty = StorageProofs.of([], [])
     assert len(read_storage_proofs(empty, []).values()) == 0
     assert verify_storage_proofs(empty, [], []).codes.tolist() == []
@@ -145,7 +145,7 @@ def test_nothing_is_read_from_nothing() -> None:
         (lambda: verify_storage_proofs(StorageProofs.of([bytes(32)], [[]]), [b""], []), "0 values"),
     ],
 )
-def test_what_does_not_fit_together_is_named(make: object, text: str) -> None:
+def test_mismatched_columns_are_named(make: object, text: str) -> None:
     assert callable(make)
     with pytest.raises(InvalidInput, match=text):
         make()

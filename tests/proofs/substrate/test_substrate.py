@@ -51,7 +51,7 @@ from tests.oracles.topics import queue_topic
 V0, V1 = StateVersion
 
 
-def test_the_references_check_values() -> None:
+def test_check_values_of_the_reference() -> None:
     """ICMP reference 2.3 and 2.4."""
     assert EMPTY_ROOT.hex() == "03170a2e7597b7b7e3d84c05391d139a62b157e78786d8c082f29dcf4c111314"
     two = Trie(V0)
@@ -176,7 +176,7 @@ def test_headers_of_long_partial_keys(count: int, length: int) -> None:
         "8003000400" + "84" + "00" * 33,  # a reference of more than 32 bytes
     ],
 )
-def test_no_nodes(encoding: str) -> None:
+def test_empty_inputs_are_no_nodes(encoding: str) -> None:
     with pytest.raises(InvalidProof):
         decode_node(bytes.fromhex(encoding))
 
@@ -202,7 +202,7 @@ def test_tries_without_entries() -> None:
     assert trie.root == EMPTY_ROOT
 
 
-def test_a_proof_says_no_more_than_its_nodes() -> None:
+def test_proof_proves_only_the_values_of_its_nodes() -> None:
     trie = Trie.build([b"aa", b"ab", b"b"], [b"1" * 40, b"2" * 40, b"3" * 40], V1)
     proof = prove(trie, [b"aa"])
     assert verify_storage_proof(trie.root, proof, {b"aa": b"1" * 40})
@@ -254,7 +254,7 @@ def test_columns_hold_byte_strings_only(column: list[Any]) -> None:
             ordered_root(pa.array(["ab"], kind))
 
 
-def test_changes_that_wait_are_byte_strings() -> None:
+def test_pending_changes_must_be_byte_strings() -> None:
     trie = Trie()
     trie.insert(b"a", b"1")
     for key, value in ((b"b", "text"), ("b", b"2"), (b"a", None)):
@@ -273,7 +273,7 @@ def test_columns_of_every_kind_of_byte_string(kind: pa.DataType) -> None:
         assert Trie.build(column, column).root == expected
 
 
-def test_what_a_root_of_ones_own_cannot_make_readable() -> None:
+def test_self_made_roots_cannot_make_invalid_nodes_readable() -> None:
     """Nodes that no trie has are refused although their hashes fit."""
     short_value = b"value"
     stored_by_hash = bytes([0x20]) + blake2_256(short_value)
@@ -302,7 +302,7 @@ def test_values_on_branches_beside_values_that_are_hashed() -> None:
         assert Trie.build(keys, values, version).root == slow.root
 
 
-def test_queues_that_grow_and_are_trimmed() -> None:
+def test_growing_and_trimmed_queues() -> None:
     messages = [bytes([index % 7]) * (index % 70) for index in range(200)]
     queue = OrderedTrie(V0)
     for index in range(0, 200, 50):
@@ -325,7 +325,7 @@ def test_queues_that_grow_and_are_trimmed() -> None:
         last.append([b"y"])
 
 
-def test_a_changed_queue_has_another_root() -> None:
+def test_changed_queue_has_another_root() -> None:
     messages = [b"a", b"b", b"c"]
     root = egress_root(messages)
     assert verify_queue(root, messages)

@@ -23,7 +23,7 @@ from tests.oracles.topics import from_topic, queue_topic, to_topic
 from tests.tiers import sized
 
 
-def test_gossip_in_bytes() -> None:
+def test_gossip_encodings() -> None:
     """ICMP reference 2.5: 01 01 Vec<Hash>; 03 root Vec<Vec<u8>>."""
     packet = NeighborPacket((b"\x0a" * 32, b"\x0b" * 32))
     assert packet.encode().hex() == "0101" + "08" + "0a" * 32 + "0b" * 32
@@ -54,7 +54,7 @@ def test_limits_of_gossip() -> None:
         decode_gossip(b"\x03" + bytes(32) + (70_000 << 2 | 2).to_bytes(4, "little") + bytes(70_000))
 
 
-def test_a_good_queue_is_expected_and_hashes_to_its_root() -> None:
+def test_valid_queue_is_expected_and_hashes_to_its_root() -> None:
     """ICMP reference 6, hazards 8 to 10."""
     messages = (b"one", b"two")
     root = egress_root(messages)

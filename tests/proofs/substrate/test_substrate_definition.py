@@ -153,7 +153,7 @@ def test_messages_of_every_length(length: int, version: StateVersion) -> None:
         assert ordered_root(values, version) == expected
 
 
-def test_a_state_of_random_keys_in_text_and_in_bytes() -> None:
+def test_state_of_random_keys_in_text_and_in_bytes() -> None:
     """The same digits read as text and as hexadecimal are two states."""
     chance = random.Random(11)
     digits = sorted({chance.randbytes(chance.choice([1, 2, 16, 33])).hex() for _ in range(300)})

@@ -35,7 +35,7 @@ def test_each_key_is_stored_absent_or_undecided(case: Case) -> None:
     assert reads[0].steps[-1].result == root
 
 
-def test_a_value_is_read_when_every_node_is_needed(case: Case) -> None:
+def test_value_is_read_if_every_node_is_needed(case: Case) -> None:
     root, nodes, checks = case
     key = bytes.fromhex(checks[0]["key"])
     value, steps = read_value(root, nodes, key, StateVersion.V0)
@@ -48,7 +48,7 @@ def test_a_value_is_read_when_every_node_is_needed(case: Case) -> None:
         read_value(root, nodes, bytes.fromhex(checks[2]["key"]))
 
 
-def test_a_missing_or_unused_node_is_refused_and_a_repeated_one_if_strict(case: Case) -> None:
+def test_missing_or_unused_node_is_refused_and_a_repeated_one_if_strict(case: Case) -> None:
     root, nodes, checks = case
     key = bytes.fromhex(checks[0]["key"])
     for place in range(len(nodes)):
@@ -61,7 +61,7 @@ def test_a_missing_or_unused_node_is_refused_and_a_repeated_one_if_strict(case: 
         read_value(root, [*nodes, b"\x00"], key)
 
 
-def test_columns_say_of_a_real_state_what_single_proofs_say(case: Case) -> None:
+def test_column_verdicts_on_a_real_state_equal_single_ones(case: Case) -> None:
     root, nodes, checks = case
     keys = [bytes.fromhex(check["key"]) for check in checks]
     reads = read_storage_proofs(StorageProofs.of([root], [nodes]), keys, np.zeros(len(keys), dtype=np.int64))
@@ -76,7 +76,7 @@ def test_columns_say_of_a_real_state_what_single_proofs_say(case: Case) -> None:
     require_same([*cases, Asked(root, tuple(nodes), tuple((key, None) for key in keys))])
 
 
-def test_no_flipped_bit_goes_unnoticed(case: Case) -> None:
+def test_flipped_bits_are_detected(case: Case) -> None:
     root, nodes, checks = case
     key = bytes.fromhex(checks[0]["key"])
     for place, part in enumerate(nodes):
@@ -87,7 +87,7 @@ def test_no_flipped_bit_goes_unnoticed(case: Case) -> None:
                 read_value(root, [*nodes[:place], bytes(changed), *nodes[place + 1 :]], key)
 
 
-def test_real_nodes_are_written_as_they_were_read(case: Case) -> None:
+def test_real_nodes_round_trip(case: Case) -> None:
     for part in case[1]:
         decoded = decode_node(part)
         assert decoded is not None

@@ -53,7 +53,7 @@ def one_by_one(state: dict[bytes, bytes], version: StateVersion) -> Trie:
 
 @FEW
 @given(STATES, VERSIONS)
-def test_single_entries_and_all_at_once_come_to_one_root(state: dict[bytes, bytes], version: StateVersion) -> None:
+def test_single_and_bulk_insertions_yield_one_root(state: dict[bytes, bytes], version: StateVersion) -> None:
     built = Trie.build(state.keys(), state.values(), version)
     slow = one_by_one(state, version)
     assert built.root == slow.root == plain_root(state, version)
@@ -65,7 +65,7 @@ def test_single_entries_and_all_at_once_come_to_one_root(state: dict[bytes, byte
 
 @FEW
 @given(STATES, st.lists(KEYS, min_size=1, max_size=5), VERSIONS, st.data())
-def test_proofs_show_what_is_there_and_what_is_not(
+def test_proofs_show_present_and_absent_keys(
     state: dict[bytes, bytes], others: list[bytes], version: StateVersion, data: st.DataObject
 ) -> None:
     trie = Trie.build(state.keys(), state.values(), version)
@@ -91,7 +91,7 @@ def test_proofs_show_what_is_there_and_what_is_not(
 
 @FEW
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=8), VERSIONS, st.data())
-def test_no_change_of_a_proof_goes_unnoticed(
+def test_every_change_of_a_proof_is_detected(
     state: dict[bytes, bytes], version: StateVersion, data: st.DataObject
 ) -> None:
     trie = Trie.build(state.keys(), state.values(), version)
@@ -231,7 +231,7 @@ def test_thousands_of_entries_at_once(version: StateVersion) -> None:
 
 @FEW
 @given(st.integers(0, (1 << 536) - 1) | st.integers(0, 1 << 33))
-def test_compact_integers_come_back(number: int) -> None:
+def test_compact_integers_round_trip(number: int) -> None:
     data = encode_compact(number)
     assert decode_compact(b"\xff" + data + b"\x00", 1, "it") == (number, 1 + len(data))
     for end in range(len(data)):
@@ -259,7 +259,7 @@ PAYLOADS = (
 
 @FEW
 @given(st.builds(ChainId, CHAINS), st.builds(ChainId, CHAINS), WIDE, WIDE, PAYLOADS, st.none() | WIDE, st.data())
-def test_messages_come_back_and_have_one_form(
+def test_messages_round_trip_and_have_one_form(
     source: ChainId,
     destination: ChainId,
     channel: int,
@@ -283,7 +283,7 @@ def test_messages_come_back_and_have_one_form(
 
 @FEW
 @given(st.lists(st.tuples(st.integers(0, (1 << 32) - 1), st.binary(max_size=70)), min_size=1, max_size=6), st.data())
-def test_no_change_of_a_message_queue_goes_unnoticed(sent: list[tuple[int, bytes]], data: st.DataObject) -> None:
+def test_every_change_of_a_message_queue_is_detected(sent: list[tuple[int, bytes]], data: st.DataObject) -> None:
     messages = [QueuedMessage(*item) for item in sent]
     head = chain_heads(messages)[-1]
     assert len(verify_message_queue_chain(bytes(32), messages, head)) == len(messages)

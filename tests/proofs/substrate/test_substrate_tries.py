@@ -25,7 +25,7 @@ def test_roots_of_ordered_lists() -> None:
         assert queue.root.hex() == case["root"]
 
 
-def test_of_pairs_with_one_key_the_later_value_counts() -> None:
+def test_last_of_pairs_with_one_key_counts() -> None:
     cases = load_vectors("substrate_roots")["maps"]
     assert len(cases) == 6
     for case in cases:

@@ -132,7 +132,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_tries_and_their_copies_go_through_any_batches(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tries_and_their_copies_survive_any_batches(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:  # windows of heaps however small they are
         monkeypatch.setattr(trie_heap, "SMALL_HEAP", 0)
         monkeypatch.setattr(trie_heap, "STRETCHES", 16 + seed)
@@ -152,7 +152,7 @@ def test_tries_and_their_copies_go_through_any_batches(seed: int, monkeypatch: p
     kept.is_as_small_as_when_built()
 
 
-def test_a_state_that_stays_as_large_takes_no_more_room() -> None:
+def test_state_of_constant_size_takes_no_more_memory() -> None:
     """Messages come and go: their keys and values, nodes and blocks are given up as they do."""
     tries = Tries()
     number = int(tries.open(1)[0])
@@ -168,7 +168,7 @@ def test_a_state_that_stays_as_large_takes_no_more_room() -> None:
     assert sizes[-1] == sizes[10]
 
 
-def test_a_heap_of_which_little_is_held_is_used_again_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_heap_is_compacted_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries come and go in order, but for one in fifty that stays; those are moved aside, and are what they were."""
     packed = []
     monkeypatch.setattr(trie_heap, "SMALL_HEAP", 0)
@@ -194,7 +194,7 @@ def _nonces(tick: int) -> range:
     return range(100 * tick, 100 * tick + 100)
 
 
-def test_copies_share_what_they_do_not_change() -> None:
+def test_copies_share_unchanged_nodes() -> None:
     tries = Tries()
     number = int(tries.open(1)[0])
     keys = [index.to_bytes(4, "big") for index in range(4_096)]
@@ -212,7 +212,7 @@ def test_copies_share_what_they_do_not_change() -> None:
 
 
 @pytest.mark.parametrize("removed", [b"\x11\x11", b"\x11\x11\x0a", b"\x11\x11\x4a", b"\x11\x11\x9a"])
-def test_a_node_keeps_no_key_that_only_a_closed_copy_had(removed: bytes) -> None:
+def test_node_retains_no_key_of_a_closed_copy(removed: bytes) -> None:
     """A partial key is read from an entry below the node, never from one that another version alone still has."""
     tries = Tries()
     present, other = tries.open(2).tolist()
@@ -228,7 +228,7 @@ def test_a_node_keeps_no_key_that_only_a_closed_copy_had(removed: bytes) -> None
     assert bytes(tries.roots(np.array([present]))[0]) == root({**state, b"\x11\x21": b"new"}, StateVersion.V1)
 
 
-def test_a_snapshot_that_is_let_go_is_closed() -> None:
+def test_discarded_snapshot_is_closed() -> None:
     trie = Trie.build([b"a", b"b"], [b"1", b"2"])
     before = trie.snapshot()
     trie.insert(b"c", b"3")
@@ -242,7 +242,7 @@ def test_a_snapshot_that_is_let_go_is_closed() -> None:
     assert trie.tries.live_entries == 3
 
 
-def test_what_changes_nothing_touches_nothing() -> None:
+def test_ineffective_changes_touch_no_node() -> None:
     trie = Trie.build([b"aa", b"ab", b"b"], [b"1" * 40, b"2" * 40, b"3" * 40])
     same = trie.snapshot()
     before = trie.tries.live_nodes
@@ -252,7 +252,7 @@ def test_what_changes_nothing_touches_nothing() -> None:
     assert trie.root == same.root
 
 
-def test_the_last_of_several_changes_of_a_key_counts() -> None:
+def test_last_of_several_changes_of_a_key_counts() -> None:
     tries = Tries()
     number = int(tries.open(1)[0])
     tries.update(number, [b"a", b"b", b"a", b"c", b"c", b"a"], [b"1", b"2", None, b"3", None, b"4"])
@@ -262,7 +262,7 @@ def test_the_last_of_several_changes_of_a_key_counts() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 300, 3_000])
-def test_keys_are_put_in_order(count: int) -> None:
+def test_keys_are_sorted(count: int) -> None:
     """Also those that differ only behind more words than are compared at once."""
     chance = random.Random(count)
     beginnings = [b"", b"\x00", b"\x01" * 40, b"\x01" * 40 + b"\x02" * 40, bytes(50)]
@@ -276,7 +276,7 @@ def test_keys_are_put_in_order(count: int) -> None:
     assert ascending_order(groups[order], byte_column(keys).take(pa.array(order))) is None
 
 
-def test_the_longest_keys() -> None:
+def test_longest_keys() -> None:
     """Keys of 32,767 bytes, each the beginning of others, or the same up to the last nibble."""
     chain = [bytes(length) for length in (0, 1, 255, 256, 16_384, 32_766, 32_767)]
     state = {key: b"v" * (len(key) % 70) for key in [*chain, bytes(32_766) + b"\x01", bytes(32_766) + b"\x10"]}
@@ -289,7 +289,7 @@ def test_the_longest_keys() -> None:
 
 
 @pytest.mark.parametrize("broken", ["with_nodes", "digest_slices"])
-def test_a_change_that_is_broken_off_leaves_roots_of_entries(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_change_leaves_consistent_roots(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory may run out when more room is needed in the middle of changes, or when their nodes are hashed."""
     state = {sha256(bytes([n])).digest(): bytes(n % 60) for n in range(200)}
     tries = Tries()
@@ -322,7 +322,7 @@ def test_a_change_that_is_broken_off_leaves_roots_of_entries(broken: str, monkey
     assert tries.live_nodes == tries.live_entries == tries.live_bytes == 0
 
 
-def test_bytes_are_those_of_what_is_there_and_shared_ones_count_once() -> None:
+def test_live_bytes_count_present_entries_and_shared_ones_once() -> None:
     tries = Tries()
     trie = tries.open(1)
     tries.update(int(trie[0]), [bytes([n]) * 32 for n in range(100)], [bytes(10_000)] * 100)
@@ -336,7 +336,7 @@ def test_bytes_are_those_of_what_is_there_and_shared_ones_count_once() -> None:
     assert tries.live_bytes == alone
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     tries = Tries()
     numbers = tries.open(2)
     assert [bytes(found) for found in tries.roots(numbers)] == [EMPTY_ROOT] * 2

@@ -221,7 +221,7 @@ def key(purpose: str, place: int | str, to: str = "left") -> bytes:
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_headers_that_are_not_the_chains(order: str) -> None:
+def test_headers_of_other_chains_are_refused(order: str) -> None:
     net = Zones(order=order)
     net.bring()
     own, other_keys = net.header(5), net.header(5, keys=STRANGERS)
@@ -251,7 +251,7 @@ def test_headers_that_are_not_the_chains(order: str) -> None:
     assert violations(net.spec) == []
 
 
-def test_a_header_almost_five_seconds_ahead_is_taken_and_those_behind_wait_for_it() -> None:
+def test_header_five_seconds_ahead_is_accepted_and_messages_behind_it_wait() -> None:
     net = Zones()
     net.bring()
     ahead = signed(5, net.now() + 5 * SECOND - 1)
@@ -262,7 +262,7 @@ def test_a_header_almost_five_seconds_ahead_is_taken_and_those_behind_wait_for_i
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_proofs_that_are_none_and_those_that_come_again(order: str) -> None:
+def test_invalid_and_repeated_proofs_are_refused(order: str) -> None:
     net = Zones(order=order)
     right = net.right
     for payload in (b"one", b"two"):
@@ -308,7 +308,7 @@ def test_proofs_that_are_none_and_those_that_come_again(order: str) -> None:
     assert net.program_state(CALLER)["answered"] == 1
 
 
-def test_repeated_messages_are_no_operation_where_that_is_asked_for() -> None:
+def test_repeated_messages_are_no_ops_if_requested() -> None:
     net = Zones(redundant="noop")
     net.right.send.push(packet())
     net.bring()
@@ -318,7 +318,7 @@ def test_repeated_messages_are_no_operation_where_that_is_asked_for() -> None:
     net.refuses(honest, "NoOp")
 
 
-def test_time_outs_and_cleanups_that_prove_something_else() -> None:
+def test_timeouts_and_cleanups_with_unsuitable_proofs_are_refused() -> None:
     net = Zones(timeouts="on", cleanup="on", timeout_seconds=3.0)
     right = net.right
     net.tell(CALLER, "call", caller_payload(FAR, 0, "echo", b"x"), user=3)
@@ -351,7 +351,7 @@ def test_time_outs_and_cleanups_that_prove_something_else() -> None:
     assert net.program_state(CALLER)["rejected"] == 1
 
 
-def test_an_absence_that_is_none() -> None:
+def test_invalid_absence_is_refused() -> None:
     options = {"order": "unordered", "timeouts": "on", "acknowledgements": "synchronous", "timeout_seconds": 1.0}
     net = Zones(**options)
     right = net.right
@@ -371,7 +371,7 @@ def test_an_absence_that_is_none() -> None:
     assert net.program_state(CALLER)["rejected"] == 1
 
 
-def test_evidence_that_is_none_and_evidence_that_is() -> None:
+def test_invalid_and_valid_evidence() -> None:
     net = Zones()
     net.bring()
     trusted = net.header(5)
@@ -400,7 +400,7 @@ def test_evidence_that_is_none_and_evidence_that_is() -> None:
 
 
 @pytest.mark.parametrize("how", ["a fork", "time running backwards"])
-def test_a_header_that_contradicts_a_trusted_one_freezes(how: str) -> None:
+def test_header_that_contradicts_a_trusted_one_freezes_the_client(how: str) -> None:
     net = Zones()
     net.bring()
     trusted = net.header(6)

@@ -47,7 +47,7 @@ def test_unchanged_set_is_followed_over_any_distance() -> None:
         assert list(client.heights) == [1, 100, 200]
 
 
-def test_a_high_trust_level_also_binds_an_unchanged_set_that_skips_heights() -> None:
+def test_high_trust_level_applies_to_an_unchanged_set_that_skips_heights() -> None:
     chain = steady(5)
     voters = dict(list(chain.keys.items())[1:])
     three_of_four = [sign_header(signed.header, chain.sets[0], voters) for signed in chain.signed]
@@ -63,7 +63,7 @@ def test_a_high_trust_level_also_binds_an_unchanged_set_that_skips_heights() -> 
         client.update(replace(chain.update(client.wanted(2)), signed_header=three_of_four[1]), NOW)
 
 
-def test_third_of_the_set_can_be_skipped_over_more_needs_a_header_between() -> None:
+def test_one_third_of_the_set_may_change_and_more_needs_an_intermediate_header() -> None:
     chain = Chain([{1: 1, 2: 1, 3: 1}, {1: 1, 2: 1, 4: 1}, {1: 1, 4: 1, 5: 1}, {4: 1, 5: 1, 6: 1}])
     client = chain.client()
     with pytest.raises(NeedIntermediateHeader) as caught:
@@ -85,7 +85,7 @@ def fetch_all(chain: Chain, client: LightClient, target: int) -> int:
 
 
 @pytest.mark.parametrize("rule", [REFERENCE_RULE, DEPLOYED_RULE])
-def test_bisection_arrives_where_every_block_changes_a_validator(rule: TrustRule) -> None:
+def test_bisection_succeeds_if_every_block_changes_a_validator(rule: TrustRule) -> None:
     chain = Chain([dict.fromkeys(range(place, place + 8), 10) for place in range(64)])
     client = chain.client(rule)
     tried = fetch_all(chain, client, 64)
@@ -115,7 +115,7 @@ def test_set_replaced_in_one_step_with_new_signatures_only() -> None:
     assert list(client.heights) == [1, 2, 4]
 
 
-def test_set_replaced_without_being_named() -> None:
+def test_unannounced_set_replacement() -> None:
     honest = steady(3)
     usurpers, keys = create_validators({key(50): 10, key(51): 10})
     header = make_header(CHAIN, 2, Chain.time(2), b"x" * 32, usurpers)
@@ -150,7 +150,7 @@ def test_header_from_the_future() -> None:
     client.update(chain.update(WantedHeader(3, 1, 1)), chain.time(3) - 5 * SECOND + 1)
 
 
-def test_header_that_is_not_later_than_the_trusted_one() -> None:
+def test_header_no_later_than_the_trusted_one() -> None:
     chain = steady(2)
     for time, holds in ((chain.time(1) + 1, True), (chain.time(1), False), (chain.time(1) - 1, False)):
         signed = sign_header(replace(chain.header(2), time=time), chain.sets[1], chain.keys)
@@ -188,7 +188,7 @@ def test_proofs_wait_for_the_delay() -> None:
         client.root(3, NOW)
 
 
-def test_two_headers_for_one_height_freeze_the_client() -> None:
+def test_two_headers_of_one_height_freeze_the_client() -> None:
     chain, fork = steady(3), Chain([{1: 10, 2: 10, 3: 10, 4: 10}] * 3, branch=1)
     client = chain.client()
     client.update(chain.update(WantedHeader(3, 1, 1)), NOW)
@@ -204,7 +204,7 @@ def test_two_headers_for_one_height_freeze_the_client() -> None:
             refused()
 
 
-def test_header_whose_time_does_not_lie_between_its_neighbours_freezes_the_client() -> None:
+def test_header_with_a_time_outside_its_neighbours_freezes_the_client() -> None:
     chain = steady(4)
     client = chain.client()
     client.update(chain.update(WantedHeader(4, 1, 1)), NOW)
@@ -213,7 +213,7 @@ def test_header_whose_time_does_not_lie_between_its_neighbours_freezes_the_clien
     assert client.update(update, NOW).outcome is UpdateOutcome.FROZEN
 
 
-def test_misbehaviour_freezes_and_what_is_none_does_not() -> None:
+def test_misbehaviour_freezes_and_other_evidence_does_not() -> None:
     chain, fork = steady(3), Chain([{1: 10, 2: 10, 3: 10, 4: 10}] * 3, branch=1)
     here, there = chain.update(WantedHeader(3, 1, 1)), fork.update(WantedHeader(3, 1, 1))
     client = chain.client()
@@ -247,7 +247,7 @@ def earlier_but_higher(chain: Chain) -> Misbehaviour:
     )
 
 
-def test_bisection_takes_no_other_header_than_the_one_it_wants() -> None:
+def test_bisection_accepts_only_the_requested_header() -> None:
     chain = steady(3)
     steps = bisect_headers(chain.client(), 3, NOW)
     assert next(steps) == WantedHeader(3, 1, 1)

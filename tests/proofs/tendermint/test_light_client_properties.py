@@ -119,7 +119,7 @@ def step_to(
     absent=people,
     distance=st.sampled_from([1, 2, 9]),
 )
-def test_valid_says_what_the_text_says(
+def test_validity_matches_the_specification(
     rule: str,
     current: dict[int, int],
     change: dict[int, int],
@@ -182,7 +182,7 @@ def right_update() -> tuple[TrustedHeader, bytes, TrustOptions]:
 
 @settings(deadline=None, max_examples=sized(90, 1000), derandomize=True)
 @given(data=st.data())
-def test_update_that_was_cut_extended_or_spliced_is_refused(data: st.DataObject) -> None:
+def test_truncated_extended_or_spliced_update_is_refused(data: st.DataObject) -> None:
     trusted, right, options = right_update()
     start = data.draw(st.integers(0, len(right)))
     stop = data.draw(st.integers(start, min(start + 40, len(right))))
@@ -201,7 +201,7 @@ def test_update_that_was_cut_extended_or_spliced_is_refused(data: st.DataObject)
     sets=st.lists(st.sets(st.integers(0, PEOPLE - 1), min_size=3), min_size=2, max_size=24),
     rule=st.sampled_from(sorted(RULES)),
 )
-def test_bisection_reaches_what_steps_of_one_reach(sets: list[set[int]], rule: str) -> None:
+def test_bisection_matches_single_steps(sets: list[set[int]], rule: str) -> None:
     validators = [set_of(dict.fromkeys(sorted(each), 1)) for each in sets]
     signed: list[SignedHeader] = []
     for place, each in enumerate(validators):
@@ -243,7 +243,7 @@ def test_bisection_reaches_what_steps_of_one_reach(sets: list[set[int]], rule: s
     assert again.update(update, NOW).outcome is UpdateOutcome.ADDED
 
 
-def test_same_powers_in_another_order_are_the_same_set() -> None:
+def test_equal_powers_in_another_order_are_the_same_set() -> None:
     power = {number: 1 + number % 3 for number in range(PEOPLE)}
     assert set_of(power).hash == set_of(dict(reversed(power.items()))).hash
     assert [PLACE[each.address] for each in set_of(power).validators][-1] % 3 == 0
@@ -298,7 +298,7 @@ def test_columns_of_packets_v2(packets: list[PacketV2], in_dictionaries: bool) -
 
 @settings(deadline=None, max_examples=sized(45, 500), derandomize=True)
 @given(st.text("abcdefXYZ0189._+#[]<>-", min_size=1, max_size=64), st.integers(1, 2**64 - 1))
-def test_packet_keys_are_taken_apart(client: str, sequence: int) -> None:
+def test_packet_keys_are_parsed(client: str, sequence: int) -> None:
     key = packet_receipt_key_v2(client, sequence)
     assert parse_packet_key_v2(key) == PacketKey(client, KeyKind.RECEIPT, sequence)
     too_long = b"c" * 129 + key[-9:]
@@ -307,7 +307,7 @@ def test_packet_keys_are_taken_apart(client: str, sequence: int) -> None:
             parse_packet_key_v2(wrong)
 
 
-def test_power_of_no_signer_is_counted_for_another() -> None:
+def test_power_of_a_non_signer_is_not_counted_for_another() -> None:
     """A validator of the trusted set counts by its key, not by its place in the commit."""
     trusted, update = step_to(DEPLOYED_RULE, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1}, {3: 1, 4: 1, 5: 1}, {3, 4, 5}, 2)
     assert check_validity(trusted, update, TrustOptions(CHAIN, SECOND, 0, DEPLOYED_RULE), NOW) is UpdateValidity.UNKNOWN

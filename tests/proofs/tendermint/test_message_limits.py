@@ -86,7 +86,7 @@ def test_longer_messages_are_not_parsed(decode: Callable[[bytes], Any], limit: i
         decode(bytes(limit + 1))
 
 
-def test_a_proof_may_be_as_long_as_allowed_and_no_longer() -> None:
+def test_proof_length_is_limited_exactly() -> None:
     """A proof one byte too long, and one just as long as allowed, both honest."""
     around = len(_alone(bytes(MAX_MESSAGE_BYTES // 2))[1]) - MAX_MESSAGE_BYTES // 2
     for length, holds in ((MAX_MESSAGE_BYTES, True), (MAX_MESSAGE_BYTES + 1, False)):

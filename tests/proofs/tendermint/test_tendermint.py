@@ -77,13 +77,13 @@ def real() -> RealUpdate:
     )
 
 
-def test_states_and_update_are_written_back_to_the_same_bytes(real: RealUpdate) -> None:
+def test_states_and_update_round_trip_to_the_same_bytes(real: RealUpdate) -> None:
     assert encode_client_state(real.client_state) == real.client_state_bytes
     assert encode_consensus_state(real.trusted) == real.consensus_state_bytes
     assert real.update.encode() == real.bytes
 
 
-def test_four_parts_of_the_update_hold_by_themselves(real: RealUpdate) -> None:
+def test_four_parts_of_the_update_hold_separately(real: RealUpdate) -> None:
     update, header = real.update, real.update.signed_header.header
     assert update.height == real.new_height and update.trusted_height == real.trusted_height
     assert header.hash == update.signed_header.commit.block_id.hash
@@ -118,7 +118,7 @@ def test_any_flipped_bit_of_the_real_update_is_refused(real: RealUpdate) -> None
     assert client.heights == (real.trusted_height,) and not client.frozen
 
 
-def test_cut_or_extended_real_update_is_malformed(real: RealUpdate) -> None:
+def test_truncated_or_extended_real_update_is_malformed(real: RealUpdate) -> None:
     for length in range(len(real.bytes)):
         with pytest.raises(MalformedProof):
             decode_header_update(real.bytes[:length])
@@ -162,14 +162,14 @@ def frozen(real: RealUpdate) -> None:
         (frozen, ConnectionFrozen),
     ],
 )
-def test_real_update_is_refused(
+def test_real_update_is_refused_outside_its_conditions(
     real: RealUpdate, attempt: Callable[[RealUpdate], None], error: type[NotProven]
 ) -> None:
     with pytest.raises(error):
         attempt(real)
 
 
-def test_a_moment_before_it_is_too_late_or_after_it_is_too_early_the_update_is_accepted(real: RealUpdate) -> None:
+def test_update_is_accepted_just_inside_its_time_bounds(real: RealUpdate) -> None:
     real.client.update(real.update, real.trusted.time + real.client_state.trusting_period - 1)
     real.client.update(real.update, real.update.signed_header.header.time - real.client_state.max_clock_drift + 1)
 

@@ -63,19 +63,19 @@ def set_message(**changes: Any) -> bytes:
         ({"total_voting_power": 39}, "total_voting_power"),
     ],
 )
-def test_validator_set_is_malformed(change: dict[str, Any], text: str) -> None:
+def test_malformed_validator_sets_are_refused(change: dict[str, Any], text: str) -> None:
     with pytest.raises(MalformedProof, match=text):
         decode_validator_set(set_message(**change))
 
 
-def test_a_message_about_a_validator_stays_short() -> None:
+def test_message_about_a_validator_stays_short() -> None:
     message = wire.ValidatorSet.FromString(set_message())
     message.validators[0].address = bytes(1 << 19)
     with pytest.raises(MalformedProof, match=r"^address of a validator is (00){64}\.\.\. \(524288 bytes\), its"):
         decode_validator_set(message.SerializeToString(deterministic=True))
 
 
-def test_validator_set_may_leave_out_its_sum_but_not_name_one_twice_or_a_stranger() -> None:
+def test_validator_set_may_omit_its_sum_but_not_repeat_or_invent_a_validator() -> None:
     decode_validator_set(set_message(total_voting_power=0))
     message = wire.ValidatorSet.FromString(set_message(total_voting_power=0))
     message.validators.append(message.validators[0])
@@ -87,7 +87,7 @@ def test_validator_set_may_leave_out_its_sum_but_not_name_one_twice_or_a_strange
         decode_validator_set(message.SerializeToString(deterministic=True))
 
 
-def test_more_validators_or_votes_than_are_read() -> None:
+def test_validators_and_votes_above_the_limit_are_refused() -> None:
     message = wire.ValidatorSet.FromString(set_message())
     message.validators.extend([message.validators[0]] * 9_997)
     with pytest.raises(OverLimit, match="10001"):
@@ -119,7 +119,7 @@ def signed_by(present: list[int], nil: tuple[int, ...] = ()) -> tuple[SignedHead
     return sign_header(header, validators, voting, nil=nil_addresses), validators
 
 
-def test_two_thirds_are_not_enough_and_votes_for_no_block_do_not_count() -> None:
+def test_two_thirds_are_not_enough_and_nil_votes_do_not_count() -> None:
     verify_commit(signed_by(list(range(7)))[0], CHAIN, signed_by([])[1])
     verify_commit(signed_by(list(range(9)), nil=(7, 8))[0], CHAIN, signed_by([])[1])
     for present, nil in ((range(6), ()), (range(9), (6, 7, 8)), (range(0), ())):
@@ -144,7 +144,7 @@ def test_commit_of_another_chain_height_block_or_set() -> None:
             verify_commit(given, chain, members)
 
 
-def test_entries_of_a_commit_cannot_change_places_be_repeated_or_left_out() -> None:
+def test_commit_entries_cannot_be_reordered_repeated_or_omitted() -> None:
     signed, validators = signed_by(list(range(9)))
     entries = signed.commit.signatures
     for changed, text in (
@@ -160,7 +160,7 @@ def test_entries_of_a_commit_cannot_change_places_be_repeated_or_left_out() -> N
             verify_commit(SignedHeader(signed.header, replace(signed.commit, signatures=changed)), CHAIN, validators)
 
 
-def test_secp256k1_validators_sign_with_the_lower_root_only() -> None:
+def test_secp256k1_signatures_need_the_lower_s() -> None:
     private = ec.derive_private_key(12345, ec.SECP256K1())
     numbers = private.public_key().public_numbers()
     public = PublicKey(bytes([2 + numbers.y % 2]) + numbers.x.to_bytes(32, "big"), KeyType.SECP256K1)

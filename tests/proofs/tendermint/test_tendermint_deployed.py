@@ -58,7 +58,7 @@ NOW = 1600587856309136732
 OPTIONS = TrustOptions("cosmoshub-4", 100_000 * SECOND, 5 * SECOND, deployed_rule(2, 3))
 
 
-def test_it_is_accepted_here_too() -> None:
+def test_deployed_update_is_accepted() -> None:
     update = decode_header_update(UPDATE)
     assert {validator.public_key.type for validator in update.validators.validators} == set(KeyType)
     flags = [entry.flag for entry in update.signed_header.commit.signatures]
@@ -67,7 +67,7 @@ def test_it_is_accepted_here_too() -> None:
     assert [step.operation for step in steps] == ["trusted", "header", "validators", "power", "overlap", "signature"]
 
 
-def test_it_is_refused_for_another_chain_time_or_trusted_header() -> None:
+def test_deployed_update_is_refused_for_another_chain_time_or_header() -> None:
     update = decode_header_update(UPDATE)
     with pytest.raises(InvalidHeader, match="builds on height"):
         verify_header(TRUSTED, update, replace(OPTIONS, chain_id="another-5"), NOW)
@@ -77,7 +77,7 @@ def test_it_is_refused_for_another_chain_time_or_trusted_header() -> None:
         verify_header(replace(TRUSTED, next_validators_hash=bytes(32)), update, OPTIONS, NOW)
 
 
-def test_no_bit_of_the_signed_header_can_be_another() -> None:
+def test_flipped_bits_of_the_signed_header_are_refused() -> None:
     for bit in range(0, 8 * SIGNED_HEADER_BYTES, 13):
         changed = bytearray(UPDATE)
         changed[bit // 8] ^= 1 << bit % 8

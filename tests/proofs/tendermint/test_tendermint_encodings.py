@@ -77,7 +77,7 @@ def test_address_of_a_published_secp256k1_key() -> None:
 
 @pytest.mark.parametrize("round", [0, 1, 2**31 - 1])
 @pytest.mark.parametrize("flag", [VoteFlag.COMMIT, VoteFlag.NIL])
-def test_sign_bytes_are_the_protobuf_message_with_its_length(flag: VoteFlag, round: int) -> None:
+def test_sign_bytes_are_the_length_prefixed_protobuf_message(flag: VoteFlag, round: int) -> None:
     block = BlockId(b"h" * 32, 3, b"p" * 32)
     vote = wire.CanonicalVote(
         type=wire.SIGNED_MSG_TYPE_PRECOMMIT,
@@ -100,7 +100,7 @@ def test_times_are_protobuf_timestamps(time: int) -> None:
     assert timestamp(time) == message.SerializeToString(deterministic=True)
 
 
-def test_update_is_written_and_read_back() -> None:
+def test_update_round_trips() -> None:
     chain = Chain([{1: 10, 2: 10, 3: 10, 4: 10}, {1: 10, 2: 10, 3: 10, 5: 7}])
     update = chain.update(WantedHeader(2, 1, 1))
     read = decode_header_update(update.encode())
@@ -110,7 +110,7 @@ def test_update_is_written_and_read_back() -> None:
     assert read.encode() == update.encode()
 
 
-def test_header_must_have_every_part_that_deployed_encoders_write() -> None:
+def test_header_needs_every_part_that_deployed_encoders_write() -> None:
     data = steady(2).signed[1].encode()
     message = wire.SignedHeader.FromString(data)
     message.header.ClearField("version")

@@ -112,7 +112,7 @@ def test_base64_has_one_form() -> None:
         (("commit", "block_id", "parts", "total"), -1),
     ],
 )
-def test_json_that_is_no_signed_header(path: tuple[str, ...], value: Any) -> None:
+def test_json_of_no_signed_header_is_refused(path: tuple[str, ...], value: Any) -> None:
     chain = steady(2)
     in_json, _ = as_json(chain.signed[1], chain.sets[1])
     place = in_json

@@ -12,7 +12,7 @@ MEMBERS = ({1: 10, 2: 10, 3: 10, 4: 10}, {1: 10, 2: 10, 3: 10, 5: 7}, {9: 1})
 
 @pytest.mark.parametrize("chain_id", ["zone", "zone-7", "a" * 64])
 @pytest.mark.parametrize("unheard", [(), (2,)])
-def test_a_series_makes_the_updates_that_are_made_one_by_one(chain_id: str, unheard: tuple[int, ...]) -> None:
+def test_series_of_updates_equals_single_updates(chain_id: str, unheard: tuple[int, ...]) -> None:
     made = [create_validators({key(number): power for number, power in members.items()}) for members in MEMBERS]
     for before in range(3):
         (trusted, _), (own, keys), (following, _) = made[before], made[before - 1], made[before - 2]

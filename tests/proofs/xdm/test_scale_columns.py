@@ -104,7 +104,7 @@ def require_same_verdicts(kind: Kind, tried: list[bytes]) -> set[Any]:
 
 
 @EVERY
-def test_random_values_are_read_and_written_as_one_by_one(name: str) -> None:
+def test_random_values_round_trip_as_single_ones(name: str) -> None:
     kind = KINDS[name]
     encodings = drawn(kind, VALUES)
     assert require_same_verdicts(kind, encodings) == {0}
@@ -115,7 +115,7 @@ def test_random_values_are_read_and_written_as_one_by_one(name: str) -> None:
 
 
 @EVERY
-def test_mutations_get_the_same_verdict_row_by_row(name: str) -> None:
+def test_mutations_have_the_same_verdict_row_by_row(name: str) -> None:
     kind = KINDS[name]
     seeds = drawn(kind, 12)
     codes = require_same_verdicts(kind, list(mutations(seeds, MUTATIONS, Random(name))))
@@ -124,14 +124,14 @@ def test_mutations_get_the_same_verdict_row_by_row(name: str) -> None:
 
 @pytest.mark.slow
 @EVERY
-def test_many_mutations_get_the_same_verdict_row_by_row(name: str) -> None:
+def test_many_mutations_have_the_same_verdict_row_by_row(name: str) -> None:
     kind = KINDS[name]
     seeds = drawn(kind, 200)
     require_same_verdicts(kind, list(mutations(seeds, MANY_MUTATIONS // len(KINDS) + 1, Random(2))))
 
 
 @EVERY
-def test_every_truncation_and_every_byte_more_is_refused(name: str) -> None:
+def test_every_truncation_and_extension_is_refused(name: str) -> None:
     kind = KINDS[name]
     longest = max(drawn(kind, 8), key=len)
     decoded = kind.columns.decode(column([longest[:end] for end in range(len(longest))] + [longest + b"\x00", longest]))
@@ -161,7 +161,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_any_composition_goes_through_columns(name: str) -> None:
+def test_any_composition_round_trips_through_columns(name: str) -> None:
     columns, chance = ScaleColumns(TYPES, name, "it"), Random(name)
     encodings = [TYPES.encode(name, plain(TYPES, name, chance)) for _ in range(30)]
     tried = [*encodings, *mutations(encodings, 300, chance)]
@@ -177,7 +177,7 @@ def test_any_composition_goes_through_columns(name: str) -> None:
     assert decoded.verdicts.codes[:30].sum() == 0
 
 
-def test_compact_numbers_lie_in_their_type() -> None:
+def test_compact_numbers_are_within_their_type() -> None:
     for bits, kind in ((8, "Compact<u8>"), (32, "Compact<u32>"), (128, "Compact<u128>")):
         numbers = [0, 63, 64, 255, 1 << 13, (1 << 14) - 1, 1 << 14, (1 << 30) - 1, 1 << 30, (1 << 32) - 1, 1 << 32]
         numbers += [1 << 100, (1 << 128) - 1, 1 << 128, 1 << 535]
@@ -243,7 +243,7 @@ def test_lists_at_and_above_their_limits(name: str, most: int, element: bytes) -
     assert len(strings.decode(column(hostile)).verdicts.refused()) == 4
 
 
-def test_rows_longer_than_is_read() -> None:
+def test_rows_above_the_length_limit() -> None:
     columns = ScaleColumns(TYPES, "Vec<u8>", "a string", limit=10)
     decoded = columns.decode(column([encode_compact(9) + bytes(9), encode_compact(10) + bytes(10)]))
     assert decoded.verdicts.refused().tolist() == [1]
@@ -253,7 +253,7 @@ def test_rows_longer_than_is_read() -> None:
         columns.encode({"value": column([bytes(9), bytes(10)])})
 
 
-def test_an_error_says_where() -> None:
+def test_error_names_its_position() -> None:
     good = bytes.fromhex("0101000000" + "0100000000" + "00" * 64 + "0100000019000000" + "00")
     decoded = MESSAGES.decode(column([good, good[:79], good[:77] + b"\x07" + good[78:], good[:-1] + b"\x02"]))
     assert decoded.verdicts.positions.tolist() == [83, 78, 77, 82]
@@ -264,7 +264,7 @@ def test_an_error_says_where() -> None:
     assert "neither 0 nor 1: at byte 82 of 83, last_delivered" in str(decoded.verdicts.error(3))
 
 
-def test_values_stand_where_their_variants_have_them() -> None:
+def test_values_are_required_for_their_variant_only() -> None:
     rows = MESSAGES.decode(column(drawn(KINDS["message"], 20))).require_all()
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     spare = given | {"error_token": pa.array([0] * 20, pa.uint8())}
@@ -285,7 +285,7 @@ def test_values_stand_where_their_variants_have_them() -> None:
 
 
 @EVERY
-def test_columns_without_any_value_may_be_left_out(name: str) -> None:
+def test_empty_columns_may_be_omitted(name: str) -> None:
     kind = KINDS[name]
     encodings = drawn(kind, 12)
     for data in encodings:
@@ -294,7 +294,7 @@ def test_columns_without_any_value_may_be_left_out(name: str) -> None:
         assert kind.columns.encode(given).to_pylist() == [data, data]
 
 
-def test_elements_of_lists_have_the_values_of_their_variants() -> None:
+def test_list_elements_have_the_values_of_their_variants() -> None:
     rows = RECEIPTS.decode(column([bytes(256)])).require_all()
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     valid = {"bundle": 1, "bundle_valid": bytes(32), "extrinsics_root": bytes(32)}
@@ -340,7 +340,7 @@ def test_numbers_of_256_bits_are_limbs() -> None:
     assert [int.from_bytes(value, "little") for value in made.to_pylist()] == numbers[1:3]
 
 
-def test_no_rows_are_a_table_too() -> None:
+def test_empty_table_is_a_table() -> None:
     for kind in KINDS.values():
         decoded = kind.columns.decode(column([]))
         assert decoded.columns.num_rows == 0 and decoded.columns.schema == kind.columns.schema

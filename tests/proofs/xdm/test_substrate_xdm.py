@@ -61,7 +61,7 @@ def test_maps_of_a_receipt_are_in_order() -> None:
             ExecutionReceipt.decode(data.replace(written, instead))
 
 
-def test_an_outbox_holds_requests() -> None:
+def test_outbox_holds_requests() -> None:
     chain = ChainId(1)
     key = message_storage_key(OUTBOX, CONSENSUS, 0, 0)
     mmr = ConsensusChainMmrProof(0, bytes(32), b"", (), 0, ())
@@ -96,7 +96,7 @@ def test_only_the_canonical_form_is_read() -> None:
         Message.decode(empty[:-2] + b"\x01\x00" + empty[-1:])
 
 
-def test_the_references_open_message() -> None:
+def test_open_message_of_the_reference() -> None:
     """XDM reference 2.3: ChannelOpen(25) from Domain 1 to Domain 0, 83 bytes."""
     message = Message(ChainId(1), ChainId(0), 0, 0, ChannelOpen(25))
     assert message.encode().hex() == "0101000000" + "0100000000" + "00" * 64 + "0100000019000000" + "00"
@@ -116,7 +116,7 @@ PAYLOADS: list[tuple[int, Payload]] = [
 
 
 @pytest.mark.parametrize(("version", "payload"), PAYLOADS)
-def test_messages_come_back_as_they_were(version: int, payload: Payload) -> None:
+def test_messages_round_trip(version: int, payload: Payload) -> None:
     message = Message(CONSENSUS, ChainId((1 << 32) - 1), 1 << 255, 1 << 64, payload, 5, version)
     assert Message.decode(message.encode()) == message
     assert message.is_response == isinstance(payload, ProtocolResponse | EndpointResponse)
@@ -146,7 +146,7 @@ def test_payloads_of_the_wrong_version() -> None:
         DispatchError("Unheard"),
     ],
 )
-def test_errors_that_no_call_fails_with(error: DispatchError) -> None:
+def test_errors_that_no_call_returns_are_refused(error: DispatchError) -> None:
     with pytest.raises(InvalidInput):
         Message(CONSENSUS, ChainId(1), 0, 0, ProtocolResponse(error)).encode()
 
@@ -157,7 +157,7 @@ def test_weight_tags_have_an_endpoint_or_none() -> None:
             tag.to_plain()
 
 
-def test_channels_and_leaves_come_back_as_they_were() -> None:
+def test_channels_and_leaves_round_trip() -> None:
     for channel in (
         Channel(0),
         Channel(1 << 255, "Closed", 1, 2, 3, 4, None, b"\x01" * 32, 5),

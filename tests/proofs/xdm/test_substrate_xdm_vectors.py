@@ -71,7 +71,7 @@ def test_every_byte_is_decoded(case: Any) -> None:
     assert (mmr.leaf_indices, mmr.leaf_count, mmr.items) == ((), 0, ())
 
 
-def test_the_proofs_lead_to_the_message(case: Any) -> None:
+def test_proofs_lead_to_the_message(case: Any) -> None:
     message = opened(case)
     assert message.encode().hex() == case["message"]
     assert Message.decode(bytes.fromhex(case["message"])) == message
@@ -88,7 +88,7 @@ def test_the_proofs_lead_to_the_message(case: Any) -> None:
             assert payload == {"response": "ok"} and message.payload == ProtocolResponse(None)
 
 
-def test_columns_hold_what_is_read_one_by_one(cases: dict[str, Any]) -> None:
+def test_columns_equal_single_reads(cases: dict[str, Any]) -> None:
     fixtures = [bytes.fromhex(case["envelope"]) for case in cases.values()]
     messages = [bytes.fromhex(case["message"]) for case in cases.values()]
     nodes = [decode_all(case["domain_nodes"] or []) for case in cases.values()]
@@ -103,7 +103,7 @@ def test_columns_hold_what_is_read_one_by_one(cases: dict[str, Any]) -> None:
         assert columns.encode(decoded).to_pylist() == encodings
 
 
-def test_a_domains_root_comes_from_its_receipt(cases: dict[str, Any]) -> None:
+def test_root_of_a_domain_comes_from_its_receipt(cases: dict[str, Any]) -> None:
     for case in cases.values():
         if case["proof_kind"] != "Domain":
             assert case["message_root"] == case["state_root"]
@@ -151,7 +151,7 @@ def test_storage_proofs_of_all_envelopes_are_read_together(cases: dict[str, Any]
     ]
 
 
-def test_the_envelope_must_be_what_the_proof_holds(case: Any) -> None:
+def test_envelope_must_match_the_proven_message(case: Any) -> None:
     envelope = CrossDomainMessage.decode(bytes.fromhex(case["envelope"]))
     for change in (
         {"src_chain_id": ChainId(3)},
@@ -163,20 +163,20 @@ def test_the_envelope_must_be_what_the_proof_holds(case: Any) -> None:
             opened(case, dataclasses.replace(envelope, **change))
 
 
-def test_a_domain_with_a_proof_of_the_kind_consensus_is_refused(cases: dict[str, Any]) -> None:
+def test_domain_with_a_proof_of_the_kind_consensus_is_refused(cases: dict[str, Any]) -> None:
     case = cases["between_domains_relay_message"]
     envelope = CrossDomainMessage.decode(bytes.fromhex(case["envelope"]))
     with pytest.raises(BadProof):
         open_envelope(bytes.fromhex(case["state_root"]), envelope, response=False)
 
 
-def test_a_request_is_no_response(case: Any) -> None:
+def test_request_is_no_response(case: Any) -> None:
     items = {"Outbox": "InboxResponses", "InboxResponses": "Outbox"}
     with pytest.raises(ProofError):
         opened({**case, "item": items[case["item"]]})
 
 
-def test_no_flipped_bit_goes_unnoticed(case: Any) -> None:
+def test_flipped_bits_are_detected(case: Any) -> None:
     """Only what no proof covers may change: the placeholder of the mountain range, and the weight tag."""
     fixture = bytes.fromhex(case["state_root"] + case["envelope"])
     good = CrossDomainMessage.decode(fixture[ROOT_BYTES:])
@@ -194,7 +194,7 @@ def test_no_flipped_bit_goes_unnoticed(case: Any) -> None:
         assert envelope != good or changed[:ROOT_BYTES] == fixture[:ROOT_BYTES]
 
 
-def test_no_byte_more_or_less_goes_unnoticed(case: Any) -> None:
+def test_missing_and_additional_bytes_are_detected(case: Any) -> None:
     data = bytes.fromhex(case["envelope"])
     for end in range(0, len(data), 7):
         with pytest.raises(FailedToDecode):
@@ -209,7 +209,7 @@ def test_no_byte_more_or_less_goes_unnoticed(case: Any) -> None:
         Message.decode(message + b"\x00")
 
 
-def test_an_envelopes_nodes_are_a_set_and_all_are_needed(case: Any) -> None:
+def test_envelope_nodes_are_a_set_and_all_are_needed(case: Any) -> None:
     envelope = CrossDomainMessage.decode(bytes.fromhex(case["envelope"]))
     nodes = envelope.proof.message_proof
 

@@ -91,7 +91,7 @@ def with_nodes(**nodes: Any) -> CrossDomainMessage:
     return replace(GOOD, proof=replace(GOOD.proof, **nodes))
 
 
-def test_a_request_and_a_response_of_a_domain() -> None:
+def test_request_and_response_of_a_domain() -> None:
     for response, message in ((False, REQUEST), (True, RESPONSE)):
         again = CrossDomainMessage.decode(CARRIERS[response].encode())
         assert verified(again, response=response) == message
@@ -104,7 +104,7 @@ def test_a_request_and_a_response_of_a_domain() -> None:
     assert order == sorted(order)
 
 
-def test_what_the_envelope_says_must_be_proven() -> None:
+def test_envelope_fields_must_be_proven() -> None:
     for changed in (
         replace(GOOD, src_chain_id=ChainId(8)),
         replace(GOOD, src_chain_id=CONSENSUS),
@@ -118,13 +118,13 @@ def test_what_the_envelope_says_must_be_proven() -> None:
     assert verified(replace(GOOD, weight_tag=WeightTag("EndpointRequest", 9))) == REQUEST
 
 
-def test_the_kind_of_proof_fits_the_source() -> None:
+def test_proof_kind_must_fit_the_source() -> None:
     for changed in (with_nodes(domain_proof=None), replace(GOOD, src_chain_id=CONSENSUS)):
         with pytest.raises(BadProof, match="does not fit the source"):
             verified(changed)
 
 
-def test_a_message_is_read_from_the_item_of_its_call() -> None:
+def test_message_is_read_from_the_item_of_its_call() -> None:
     with pytest.raises(ProofError):
         verified(GOOD, response=True)
     swapped = Trie.build([RESPONSE_KEY], [REQUEST.encode()])
@@ -136,7 +136,7 @@ def test_a_message_is_read_from_the_item_of_its_call() -> None:
         verify_cross_domain_message(leaf_hash(leaf), replace(GOOD, proof=proof), response=True)
 
 
-def test_nodes_too_many_too_few_and_twice() -> None:
+def test_additional_missing_and_repeated_nodes() -> None:
     message_nodes, domain_nodes = GOOD.proof.message_proof, GOOD.proof.domain_proof
     assert domain_nodes is not None and len(message_nodes) > 1 and len(domain_nodes) > 1
     for name, nodes in (("message_proof", message_nodes), ("domain_proof", domain_nodes)):
@@ -170,7 +170,7 @@ def test_another_root_or_count_of_the_mountain_range() -> None:
             verified(replace(GOOD, proof=replace(GOOD.proof, consensus_chain_mmr_proof=wrong)))
 
 
-def test_no_flipped_bit_goes_unnoticed() -> None:
+def test_flipped_bits_are_detected() -> None:
     data = GOOD.encode()
     for bit in range(0, 8 * len(data), 13):
         changed = bytearray(data)

@@ -115,7 +115,7 @@ def test_all_carriers_in_columns(cases: list[dict[str, Any]]) -> None:
     assert [value.hex() for value in messages.reads.values().to_pylist()] == expected
 
 
-def test_no_flipped_bit_of_the_whole_carrier_goes_unnoticed(cases: list[dict[str, Any]]) -> None:
+def test_flipped_bits_of_the_whole_carrier_are_detected(cases: list[dict[str, Any]]) -> None:
     """All that may change is the named block, which says which root to trust, and the weight tag."""
     case = cases[0]
     root, envelope = confirmed(case, 3)
@@ -137,7 +137,7 @@ def test_no_flipped_bit_of_the_whole_carrier_goes_unnoticed(cases: list[dict[str
         assert dataclasses.replace(found, proof=proof, weight_tag=envelope.weight_tag) == envelope
 
 
-def test_a_block_that_is_not_proven_is_a_bad_proof(cases: list[dict[str, Any]]) -> None:
+def test_unproven_block_is_a_bad_proof(cases: list[dict[str, Any]]) -> None:
     root, envelope = confirmed(cases[0], 3)
     good = envelope.proof.consensus_chain_mmr_proof
     assert verify_consensus_leaf(root, good)[0].block_number == 3
