@@ -153,7 +153,7 @@ def test_needed_queues_arrive_and_attackers_are_disconnected(tmp_path: Path) -> 
     assert summary["wasted_queues"] > 0
     hashed = {"relay.bodies": '"hashed"', **given}
     _, again = run(path, tmp_path / "hashed", hashed)
-    # Whether a body is altered is found by its bytes, too. The roots are others, and with them the order of lies.
+    # An altered body is also detected by its bytes. Other roots imply another order of lies.
     for key in ("attackers", "in_time", "p100_ms", "wasted_queues", "pool_bytes_most", "holds"):
         assert again.summary[key] == summary[key]
     found.tables["bodies"].validate(full=True)
@@ -181,7 +181,7 @@ def test_recipient_topics_deliver_bodies_only_to_recipients_and_carriers(tmp_pat
         dict(zip(relay.root.tolist(), side.tolist(), strict=True)) for side in (relay.destinations, relay.sources)
     )
     collators = nodes.parachains * nodes.collators
-    # The n-th node without a parachain carries what goes to the n-th, by turns.
+    # The n-th node without a parachain carries queues to the n-th, cyclically.
     wanted = {(node, root) for root in to for node in range(nodes.count) if node % 4 == to[root]}
     wanted |= {(node, root) for root in to for node in range(collators) if node % 4 == of[root]}
     assert got == wanted and len(wanted) == 12 * (6 + 2)
@@ -206,7 +206,7 @@ def test_holders_answer_recipients_and_no_other_node_requests(tmp_path: Path) ->
         found.append(len(apart))
         for time, node, root, keeper in apart:
             assert world.keeps[keeper] == relay.sources[root] and world.needs[node] == relay.destinations[root]
-            # There and back again, a slice each at least.
+            # Each direction takes at least one slice.
             assert time >= world.arrivals[relay.first_listing_block[root], node] + 600 + 2 * 200
     assert found[0] == 0 < found[1]
 
@@ -220,7 +220,7 @@ def test_invalid_scenarios_are_rejected_by_key(tmp_path: Path, capsys: pytest.Ca
     for text, said in (
         ("slice = 600", "slice: 600: must be at most the least latency, 500 ms"),
         ("[relay]\nfork = 0.1", "relay.fork: unknown key; did you mean forks?"),
-        # A bound that a type has beside another one's is the bound that counts.
+        # Of two bounds, the one of the type applies.
         ("[nodes]\ncollators = 0", "nodes.collators: 0: must be greater than or equal to 1"),
         ("[links]\nleast = 0", "links.least: 0: must be greater than or equal to 1"),
         ("[topology]\ndegree = 3", "topology.degree: 3: must be even"),

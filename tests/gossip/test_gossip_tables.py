@@ -41,7 +41,7 @@ class Told:
         sent: list[Any] = []
 
         def posted(world: SimulationWorld, sending: Any, *rest: int) -> Any:
-            sent.append(sending)  # all of it, also what is lost on its way
+            sent.append(sending)  # including messages lost in transit
             return made_under_way(world, sending, *rest)
 
         monkeypatch.setattr("causeway.gossip.simulation.kernel.post_mail", posted)
@@ -105,7 +105,7 @@ def again(told: Told) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]
         mine = [row for row in rows["sketches"] if world.behaviour[row["source"]] == HONEST]
         done["sent_sketches"] += sum(row["kind"] in (SKETCH, MORE, ASK) for row in mine)
         done["sent_bytes"] += sum(
-            # A capacity and a short id have 4 bytes, a request the root of a queue; who answers sends the queue.
+            # A capacity and a short id have 4 bytes, a request the root of a queue; an answer carries the queue.
             {SKETCH: row["bytes"], MORE: 4, ASK: 4, REQUEST: 32}.get(row["kind"]) or sizes[relay.root[row["value"]]]
             for row in mine
         )
@@ -121,10 +121,10 @@ def again(told: Told) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]
         done["wasted"] += len(bad)
         done["wasted_bytes"] += sum(size(row["queue"]) for row in bad)
         done["repeated"] += len(judged) - len(bad)
-        # A queue that a parachain posted is known to its collators from the block on that lists it.
+        # Collators know a queue posted by their parachain from the block that lists it.
         came = {pair for pair in new if world.behaviour[pair[0]] == HONEST and world.keeps[pair[0]] != of[pair[1]]}
         done["new"] += len(came)
-        done["answered"] += len(came - good)  # who was asked sends it, not who gossips
+        done["answered"] += len(came - good)  # sent by the requested node, not by a gossiping one
         bytes_ = [sum(map(size, pools[node])) for node in honest]
         most = max(most, *bytes_)
         found.append(
@@ -203,7 +203,7 @@ def test_tables_record_events(tmp_path: Path, options: str, monkeypatch: pytest.
     assert len(made) > 10 and made[-1]["got_queues"] > made[-1]["new"] > 0 < made[-1]["wasted"]
     for row in made:
         mine = by_time[row["time"]]
-        # An answer that comes together with the gossiped queue was good, too.
+        # An answer arriving together with the gossiped queue is valid too.
         assert mine.pop("answered") <= row.pop("answered") <= mine["requests"], row["time"]
         assert row == pytest.approx(mine), row["time"]
     rows, summary = coverage(told, had)

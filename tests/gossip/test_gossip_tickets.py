@@ -124,14 +124,14 @@ def test_selfish_nodes_forward_for_tickets_and_withholders_lose_credit(whole: An
     assert summary["in_time"] == 1.0 and costs["by_behaviour"]["selfish"]["earned_a_node"] > 0
     of = world.behaviour
     assert costs["by_behaviour"]["selfish"]["bodies_a_node"] == 10.0
-    # Each neighbour that forwards delivers one body to a node that does not pay, and then nothing more.
+    # Each forwarding neighbour delivers one body to a non-paying node, and then nothing more.
     links = np.flatnonzero(of[world.graph.node] == WITHHOLD)
     got = of[logs["got"]["chain"].to_numpy()] == WITHHOLD
     assert 0 < got.sum() <= len(links) < 10 * np.count_nonzero(of == WITHHOLD)
     due = concat([state.rows["due"] for state in states.values()])
     node, peer = (of[due[name].astype(np.int64)] for name in ("node", "peer"))
     assert set(peer[node != LIE].tolist()) == {WITHHOLD} and np.count_nonzero(peer == WITHHOLD) <= len(links)
-    # Every other good body was paid with a ticket whose signature was checked.
+    # Every second valid body was paid with a ticket with a checked signature.
     assert costs["deliveries"] - costs["tickets"] == len(due)
     assert (costs["refused"], costs["checked"]) == (0, costs["tickets"])
     assert costs["claims"] == costs["claims_paid"] == costs["won"] > 0
@@ -164,7 +164,7 @@ def test_settlement_conserves_value_and_pays_logged_tickets(whole: Any) -> None:
     assert (verdicts["OK"], verdicts["Overdrawn"]) == (len(payers), twice) and twice > 0
     assert verdicts["NoAccount"] == sum(count - 2 for count in payers.values() if count > 2)
     assert sum(not settlement.accepts(key.tobytes()) for key in poor.public_keys) == len(payers)
-    # The same claims again are not paid, nor are claims of other serial numbers paid like them.
+    # Repeated claims are not paid, nor are claims with other serial numbers.
     twice = pa.concat_tables([logs["claims"], logs["claims"]])
     assert settle_claims(kernel.world, twice)[1] == {"OK": len(logs["claims"]), "AlreadyClaimed": len(logs["claims"])}
     serial = pa.array(logs["claims"]["serial"].to_numpy() + np.uint64(100))

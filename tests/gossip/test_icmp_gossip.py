@@ -91,7 +91,7 @@ def test_new_only_skips_queues_pooled_by_other_means() -> None:
         options = GossipOptions.model_validate({"heads_diff": diff, "propagate_on_leaf": "off"})
         state = ready(options, {1: [B]}, LISTED, [(1, 8)], [(1, "r3")])
         state = declared(state, A, options=options)
-        # A becomes a leaf of the node, too: r3 is allowed now, and nothing says so until the peer declares again.
+        # A becomes a leaf of the node too: r3 is allowed now, but unsent until the peer declares again.
         state, out = on_leaves(state, leaf_rows({1: [A]}), *context(LISTED), options)
         assert sent(out) == []
         results[diff] = sent(on_heads(state, packets((1, 8, [A])), options)[1])
@@ -107,7 +107,7 @@ def test_valid_queues_are_pooled_and_forwarded_to_all_but_the_sender() -> None:
     assert sent(out) == [(1, 9, "r2")]
     asked = Frame({"node": np.array([1], np.uint32), "topic": digests([topic("B1")]), "root": digests([h("r2")])}, 1)
     assert is_in_pool(state, asked).tolist() == [True]
-    # The same from the other peer is what the node itself sent: no reward, nothing new, nothing goes back.
+    # The other peer returns a queue that the node sent: no reward, no news, no reply.
     state, out = on_queues(state, arrivals((1, 9, "B1", "r2", "r2")), SEED)
     assert verdicts(out) == ["Duplicate"] and changes(out) == [0] and not sent(out) and not got(out)
     assert verdicts(on_queues(state, arrivals((1, 9, "B1", "r2", "r2")), SEED)[1]) == ["Impolite"]
@@ -131,7 +131,7 @@ def test_verdict_precedence() -> None:
         (1, 8, "B1", "r2", "X"),  # received before
         (1, 8, "B3", "r2", "r2"),  # received before, but on another topic
         (1, 8, "B2", "r1", "r1"),  # listed, but on another topic
-        (1, 8, "B1", "r9", "r9"),  # a right body of a root that nobody posted (hazard 28)
+        (1, 8, "B1", "r9", "r9"),  # a valid body of a root that nobody posted (hazard 28)
         (1, 8, "B1", "r1", "X"),
         (1, 8, "B1", "r2", "r2"),
     )
@@ -160,7 +160,7 @@ def test_oversized_or_undecodable_packets_are_malformed_and_not_hashed() -> None
         assert needs_hashing(one(), rows, options).tolist() == [False]
         out = on_queues(one(), rows, options)[1]
         assert verdicts(out) == ["Malformed"] and changes(out) == [-500]
-    # 10 bytes and 2 messages are too many by one.
+    # 10 bytes and 2 messages each exceed the limit by one.
     rows, enough = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(max_queue_bytes=10, max_queue_messages=2)
     assert needs_hashing(one(), rows, enough).all() and verdicts(on_queues(one(), rows, enough)[1]) == ["OK"]
     rows = rows.with_columns(malformed=np.ones(1, dtype=bool))
@@ -172,7 +172,7 @@ def test_six_heads_are_rejected_and_unknown_heads_are_retained() -> None:
     out = on_heads(state, packets((1, 8, [*"ABCDEF"]), (1, 9, [B]), malformed=[]), SEED)
     assert verdicts(out[1]) == ["BadNeighborPacket", "OK"] and changes(out[1]) == [-300, 0]
     state, _ = on_leaves(out[0], leaf_rows({1: [B]}), *context(LISTED), SEED)
-    # Peer 9 declared B when the node did not know it; of peer 8 nothing was taken.
+    # Peer 9 declared B when it was unknown to the node; nothing of peer 8 was accepted.
     assert sent(on_own_queues(state, kept_rows((1, "r4")), SEED)[1]) == [(1, 9, "r4")]
 
 
@@ -242,7 +242,7 @@ def test_common_leaf_matches_by_topic_or_root(mode: str, by: str, expected: list
     options = GossipOptions.model_validate({"topic_mode": mode, "allowed_by": by})
     state = ready(options, {1: [A, B]}, listed, [(1, 8)], [(1, "r1")])
     assert sent(on_heads(state, packets((1, 8, [B])), options)[1]) == expected
-    # So it is for what comes into the pool later.
+    # Later pool additions are treated equally.
     state, _ = on_heads(ready(options, {1: [A, B]}, listed, [(1, 8)]), packets((1, 8, [B])), options)
     assert sent(on_own_queues(state, kept_rows((1, "r1")), options)[1]) == expected
 
@@ -255,7 +255,7 @@ def test_body_issued_by_two_blocks_is_a_queue_of_each() -> None:
         assert verdicts(out) == ["OK"] and got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
         assert out.queues["topic"][0].tobytes() == topic(issued) == out.got["topic"][0].tobytes()
     assert len(state_to_tables(state)["pool"]) == 2 and state.nodes["bytes"].tolist() == [20]
-    # Who keeps it puts it under both.
+    # A holder stores it under both.
     assert got(on_own_queues(ready(SEED, {1: [A]}, listed), kept_rows((1, "r1")), SEED)[1]) == [(1, "r1")] * 2
 
 
@@ -333,7 +333,7 @@ def test_peer_one_block_behind_gets_its_leafs_queues_with_ancestors(
 def test_non_leaf_ancestors_are_unknown_and_old_ancestors_are_dropped() -> None:
     state = ready(ONE_BACK, {1: [A], 2: [B]}, CHAIN)
     state, _ = on_leaves(state, leaf_rows({1: ["C"], 2: ["C"]}), *context(CHAIN, 1), ONE_BACK)
-    # Node 1 went from A to C; node 2 had B as a leaf.
+    # Node 1 moved from A to C; node 2 had B as a leaf.
     assert {*pool(state_to_tables(state)["expected"])} == {(1, "r3"), (2, "r2"), (2, "r3")}
 
 
@@ -349,7 +349,7 @@ def test_new_peers_are_sent_leaves_and_have_declared_none() -> None:
     assert told(out) == [(1, 3, [A]), (1, 8, [A])] or told(out) == [(1, 8, [A]), (1, 3, [A])]
     assert sent(on_own_queues(state, kept_rows((1, "r2")), SEED)[1]) == []
     assert state.peers["peer"].tolist() == [3, 8, 9]
-    # What went to the peer before is not sent again over the same connection.
+    # Messages sent to the peer are not repeated over the same connection.
     assert sent(on_heads(state, packets((1, 8, [A])), SEED)[1]) == []
 
 
@@ -385,7 +385,7 @@ def test_prefix_ends_before_the_first_block_with_a_missing_queue() -> None:
             "root": digests([h(row[3]) for row in rows]),
         }
     )
-    # Node 1 lacks block 2 of parachain 5, node 2 a queue of block 1; of parachain 6 node 1 has all.
+    # Node 1 lacks block 2 of parachain 5, node 2 a queue of block 1; node 1 has all of parachain 6.
     expected = [False, False, True, True, *[False] * 4, True, True, True, False]
     assert complete_prefix(state, wanted).tolist() == expected
     assert not len(complete_prefix(state, wanted.filter(np.zeros(len(rows), dtype=bool))))

@@ -101,7 +101,7 @@ def test_wasteful_peers_are_disconnected_for_the_last_penalty() -> None:
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8), (1, 9)])
     rows = [(1, 8, "B1", "q1", "q1")] * 3 + [(1, 8, "B1", "r1", "r1"), (1, 9, "B1", "r1", "X")]
     _, out = on_queues(state, arrivals(*rows), options)
-    # One good queue first would have kept the first peer: the order of what it sends decides.
+    # One valid queue first would have saved the first peer: the sending order decides.
     assert verdicts(out) == [*["UnexpectedQueue"] * 3, "NotConnected", "RootMismatch"]
     assert gone(out) == [(1, 8, "UnexpectedQueue"), (1, 9, "RootMismatch")] and changes(out)[3] == 0
     state, out = on_queues(state, arrivals(*(rows[3:4] + rows[:2])), options)
@@ -142,7 +142,7 @@ def test_banned_peers_wait_and_the_ban_list_is_bounded() -> None:
     state, out = step(state, rude(8), 10, options)
     assert gone(out) == [(1, 8, "Impolite")] and back(state, 109)[1] == [(1, 8, "Banned")]
     assert back(state, 110)[1] == [] and len(back(state, 110)[0].banned) == 0
-    # To come back in vain makes nothing longer; a peer that was told to leave is not banned.
+    # Vain reconnection attempts extend nothing; a peer told to leave is not banned.
     state, _ = back(state, 50)
     state, _ = step(state, StepInputs(disconnect=pairs((1, 6))), 60, options)
     assert state.banned["until"].tolist() == [110]
@@ -192,7 +192,7 @@ def test_seen_queues_persist_until_the_purge_of_their_node() -> None:
     state = replace(state, nodes=state.nodes.with_columns(purge=late), pool=np.zeros_like(state.pool))
     for leaf in ("B", "A"):
         state, _ = on_leaves(state, leaf_rows({1: [leaf], 2: [leaf]}), *context(blocks), SEED)
-        # Tables have it, too, and of blocks only those that a node has.
+        # Tables include it too, and only blocks that a node has.
         assert [*map(name, state_to_tables(state)["blocks"]["hash"])] == [leaf]
         state = state_from_tables(state_to_tables(purge(state, 5_000, SEED)[0]))
     assert sent(on_own_queues(state, kept_rows((1, "r1")), SEED)[1]) == []
@@ -337,7 +337,7 @@ def test_node_results_are_independent_of_other_nodes_in_the_call(
     purged = 0
     for inputs, time in steps:
         with monkeypatch.context() as small:
-            # Large tables are looked at in pieces: so are these.
+            # Large tables are processed in chunks, and so are these.
             small.setattr(sending, "PIECE", 40)
             small.setattr(pool_module, "PIECE", 40)
             whole, out = step(whole, inputs, time, options)
@@ -353,7 +353,7 @@ def test_node_results_are_independent_of_other_nodes_in_the_call(
         for table, frame in state_to_tables(whole).items():
             if "node" in frame:
                 assert _plain(frame) == _plain(united[table]), table
-        # The parts joined are the whole, and go on like it.
+        # The merged parts equal the whole, and continue like it.
         joined = state_from_tables(united)
         for table, frame in state_to_tables(joined).items():
             assert _same(frame, state_to_tables(whole)[table]), table

@@ -96,7 +96,7 @@ def test_decoded_sketches_are_limited_per_node_and_last_per_peer() -> None:
     assert [*zip(out.asks["peer"].tolist(), out.asks["id"].tolist(), strict=True)] == [(7, 2), (8, 3)]
     assert [*zip(out.more["peer"].tolist(), out.more["capacity"].tolist(), strict=True)] == [(9, 65)]
     assert {*verdicts(out)} == {PeerVerdict.OK.name}
-    # Who is asked for more than the largest sketch sends everything, once.
+    # A peer asked for more than the largest sketch sends everything, once.
     state, out = on_larger_sketch_requests(state, larger(9, 65), OPTIONS)
     assert len(sent(out)) == 12 and len(out.sketches) == 0
     assert sent(on_larger_sketch_requests(state, larger(9, 65), OPTIONS)[1]) == []
@@ -123,7 +123,7 @@ def test_larger_sketch_covers_the_same_set() -> None:
     asked = pairs(*[(1, 8)] * 4).with_columns(id=np.array([*mine[:2], mine[0], 5], dtype=np.uint64))
     state, out = on_body_requests(state, asked, OPTIONS)
     assert len(sent(out)) == 2
-    # What was sent is not sent again, and salts differ: another peer's ids are others.
+    # Sent messages are not repeated, and salts differ: another peer has other ids.
     assert sent(on_body_requests(state, asked, OPTIONS)[1]) == []
     other = asked.with_columns(peer=np.full(4, 9, dtype=np.uint32))
     assert sent(on_body_requests(state, other, OPTIONS)[1]) == []
@@ -177,5 +177,5 @@ def test_requests_must_be_allowed(by: str, expected: list[str]) -> None:
     asked = pairs(*[(1, 8)] * 2).with_columns(id=np.array(ids, dtype=np.uint64))
     state, out = on_body_requests(state, asked, options)
     assert sorted(root for _, _, root in sent(out)) == expected
-    # What was sent is not sent again (G8).
+    # Sent messages are not repeated (G8).
     assert sent(on_body_requests(state, asked, options)[1]) == []

@@ -39,7 +39,7 @@ from tests.support.gossip.icmp_gossip import (
 
 OPTIONS = GossipOptions(topology="from_to", max_subscriptions=2)
 TO = 2**32
-# Chain 5 sends r1 to 6 and r2 to 7, chain 6 sends r3 to 7; one queue of 5 to 6 is like that of 6 to 7.
+# Chain 5 sends r1 to 6 and r2 to 7, chain 6 sends r3 to 7; one queue of 5 to 6 equals that of 6 to 7.
 QUEUES = [("B1", "r1", 5, 6), ("B1", "r2", 5, 7), ("B1", "r3", 6, 7), ("B2", "r3", 5, 6)]
 
 
@@ -109,14 +109,14 @@ def test_holder_serves_both_topics_by_subscription() -> None:
     assert verdicts(out) == ["OK", "OK"]
     state, out = on_own_queues(state, kept_rows((1, "r1"), (1, "r2")), OPTIONS)
     assert len(got(out)) == 4
-    # Peer 7 has not said anything; r2 goes to 9 on both of its topics.
+    # Peer 7 has not announced anything; r2 goes to 9 on both of its topics.
     assert sorted(sent(out)) == [(1, 8, "r1"), (1, 9, "r1"), (1, 9, "r2"), (1, 9, "r2")]
-    # Who subscribes later is sent what is there, once.
+    # Late subscribers are sent existing queues once.
     rows = theirs((7, [6]), (7, [TO + 6, TO + 7]))
     state, out = on_subscriptions(state, rows, OPTIONS)
     assert sorted(sent(out)) == [(1, 7, "r1"), (1, 7, "r2")]
     assert sent(on_subscriptions(state, rows, OPTIONS)[1]) == []
-    # Pools give up what no block lists, whoever subscribes.
+    # Pools drop queues that no block lists, regardless of subscriptions.
     assert purge(state, 2_000, OPTIONS)[1].purged["node"].tolist() == []
 
 
@@ -160,7 +160,7 @@ def test_queues_reach_only_nodes_that_need_them() -> None:
     for time in range(12):
         state, out = step(state, inputs, time, OPTIONS)
         if time == 3:
-            # What goes through tables is the same.
+            # Tables give equal results.
             apart = state_to_tables(state)
             state = state_from_tables({name: concat([frame, frame.slice(0, 0)]) for name, frame in apart.items()})
             assert all(np.array_equal(state_to_tables(state)[t][c], apart[t][c]) for t in apart for c in apart[t].names)
@@ -185,7 +185,7 @@ def test_queues_reach_only_nodes_that_need_them() -> None:
     there = {*pool(state_to_tables(state)["pool"])}
     assert {root for node, root in there if node == 2} == {"r1", "r2", "r3"}
     assert {root for node, root in there if node == 3} == {"r1", "r3"}
-    # Node 4 needs what goes to 7; its neighbours do not have it: links among those who need a topic are the operators'.
+    # Node 4 needs queues to 7, which its neighbours lack: operators link nodes that need a topic.
     assert not {root for node, root in there if node in (4, 5)}
 
 
@@ -212,7 +212,7 @@ def test_sketch_covers_the_receivers_subscriptions() -> None:
     state, _ = on_own_queues(state, kept_rows((1, "r1"), (1, "r2"), (1, "r3")), options)
     state, _ = step(state, StepInputs(heads=packets((1, 8, ["A"]))), 0, options)
     _, out = on_subscriptions(state, theirs((8, [TO + 6])), options)
-    # Of blocks B1 and B2 what goes to 6: r1 and r3.
+    # Queues of blocks B1 and B2 to 6: r1 and r3.
     sketch = Minisketch.deserialize(32, FIRST_CAPACITY + CHECK, out.sketches["sketch"][0].as_py())
     assert len(sketch.decode()) == 2
 

@@ -124,7 +124,7 @@ def test_ticket_expires_and_its_serial_number_is_then_released() -> None:
     chain.advance(OPTIONS.lifetime)
     assert chain.claim(public(PAYEE), *claim[0]) is TicketVerdict.OK and len(chain.claimed) == 1
     chain.advance(OPTIONS.lifetime + 1)
-    # What is forgotten cannot be claimed again, because it expired.
+    # Forgotten tickets cannot be claimed again: they expired.
     assert not chain.claimed
     for each in claim:
         assert chain.claim(public(PAYEE), *each) is TicketVerdict.Expired
@@ -165,7 +165,7 @@ def test_double_spent_deposit_forfeits_the_bond_without_paying_accomplices() -> 
     assert not chain.accepts(public(PAYER))
     secret = secret_of(second, payee=OTHER)
     assert chain.claim(public(OTHER), two, two.sign(PAYER), secret) is TicketVerdict.Overdrawn
-    # What the payer has left is nothing; even if both payees are the payer, it lost the bond and the fees.
+    # The payer is left with nothing; even if both payees are the payer, it lost the bond and the fees.
     assert public(PAYER) not in chain.accounts
     got = chain.earned[public(PAYEE)] + chain.earned[public(OTHER)]
     assert got == 96 - 2 * OPTIONS.fee and chain.burned == OPTIONS.bond + 2 * OPTIONS.fee
@@ -185,7 +185,7 @@ def test_leaving_payer_pays_all_tickets_before_withdrawal() -> None:
         chain.open_account(public(PAYER), 1, 0)
     chain.advance(3 + OPTIONS.lifetime)
     assert chain.claim(public(PAYEE), ticket, ticket.sign(PAYER), secret_of(serial)) is TicketVerdict.OK
-    # A payee may have taken a ticket of a block that was ahead of the announcement.
+    # A payee may have accepted a ticket of a block ahead of the announcement.
     chain.advance(3 + OPTIONS.lifetime + OPTIONS.slack)
     with pytest.raises(InvalidInput, match="announced in relay block 3; allowed: 13 blocks after leave"):
         chain.withdraw(public(PAYER))
@@ -210,7 +210,7 @@ def test_columns_and_single_tickets_agree_in_bytes_and_draws() -> None:
         ticket, secret = ticket_of(row + 1), secrets[row].tobytes()
         payload = ticket.payload()
         assert payloads[row].tobytes() == payload and ticket.opens(secret)
-        # The draw by its definition, without the columns.
+        # Draw by definition, without the columns.
         digest = blake2b(b"causeway-draw\x01" + payload + secret, digest_size=DIGEST_BYTES).digest()
         assert ticket.wins(secret) == bool(wins[row]) == (int.from_bytes(digest[:8], "little") % OPTIONS.odds == 0)
 
@@ -242,7 +242,7 @@ def test_payer_grinding_nonces_pays_no_less() -> None:
     tickets, secrets = columns(4_000)
     ground = grind(tickets, [tickets.commitment, tickets.nonce, np.roll(secrets, 1, axis=0)])
     assert (ground.nonce != tickets.nonce).any(axis=1).mean() > 0.2 and is_fair(ground.wins(secrets))
-    # With the secrets themselves it would pay nothing: the draw can be ground by who knows both sides.
+    # With the secrets themselves it would pay nothing: a party that knows both sides can grind the draw.
     assert not grind(tickets, [secrets]).wins(secrets).any()
 
 
@@ -259,7 +259,7 @@ def test_payee_grinding_secrets_wins_no_more() -> None:
     ground = replace(ground, nonce=again)
     redrawn = (again != tickets.nonce).any(axis=1)
     assert redrawn.mean() > 0.8 and is_fair(ground.wins(secrets)[redrawn])
-    # Once it has the ticket, no other secret opens its commitment.
+    # Given the ticket, no other secret opens its commitment.
     losing_row = int(np.flatnonzero(~ground.wins(secrets))[0])
     chosen = {name: getattr(ground, name)[losing_row].tobytes() for name in ("commitment", "nonce")}
     ticket = replace(ticket_of(losing_row + 1), **chosen)
@@ -273,7 +273,7 @@ def test_conflicting_options_are_rejected() -> None:
     for given, said in (({"odds": 12}, "12: must be a power of two"), ({"credit": 33}, "33: must be at most credit_")):
         with pytest.raises(ValueError, match=said):
             TicketOptions.model_validate(given)
-    # 8 * 64 - 32 for 64 bodies is 7.5 a body.
+    # 8 * 64 - 32 for 64 bodies is 7.5 per body.
     for cost, pays in ((7, True), (8, False)):
         assert TicketOptions.model_validate({"mode": "on", "cost": cost}).pays is pays
     assert not TicketOptions.model_validate({"mode": "off"}).pays

@@ -258,7 +258,7 @@ def test_errors_masked_by_others_are_reported_too(place: Path) -> None:
         place.write_text(text)
         found = examine_scenario(place)
         told = {(remark.line, remark.key) for remark in found.wrong}
-        # Two programs of one name are a mistake of one line or the other; a name that is taken says nothing of lines.
+        # Two programs of one name are an error of either line; a reserved name has no line.
         missing = [(line, key) for line, key in wrong if not any(key == of for _, of in told)]
         extra = [(line, key) for line, key in told if key not in {of for _, of in wrong}]
         assert (missing, extra) == ([], []), f"of {sorted(chosen)}: {found.wrong}"
@@ -481,7 +481,7 @@ def test_scenario_is_valid_exactly_if_a_network_can_be_built(name: str, tmp_path
             can_run = False
         try:
             found = examine_scenario(path, overrides)
-        except InvalidInput:  # an override leads nowhere
+        except InvalidInput:  # an override has no line
             assert not can_run
             continue
         assert (not found.wrong) == can_run == (found.plan is not None), overrides

@@ -233,7 +233,7 @@ def test_chain_violating_an_invariant_stops_alone(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("causeway.protocols.ic.kernel.QUIET_TICKS", 20)
-    # As if indices ended at 3: the third call from A does not fit the stream.
+    # With indices ending at 3, the third call from A does not fit the stream.
     monkeypatch.setattr("causeway.protocols.ic.state.Queues", partial(Queues, limit=3))
     other = '\n[[programs]]\nname = "other"\nchain = "C"\nprogram = "caller"\n'
     net = run(tmp_path, BASE + other + call("echo", count=3) + call("echo", tick=5, caller="other"))

@@ -87,7 +87,7 @@ def test_run_counts_ingress_for_a_permanently_halted_parachain(cli: Run, channel
     code, out, _ = cli(*run)
     found = json.loads(out)
     assert (code, found["holds"], found["finished"], found["pending"]) == (0, True, True, 0)
-    # Under ic and ibc "ingress_refused" has what came for a halted chain; what waits is in no other count.
+    # Under ic and ibc "ingress_refused" counts messages to a halted chain; pending ones are in no other count.
     assert (found["ingress_refused"], found["ingress_waiting"]) == (5, 0) and found["ticks"] < 20
 
 

@@ -153,7 +153,7 @@ def test_installed_module_is_imported_only_if_named(tmp_path: Path, own_modules:
             allowed.allow([name])
     (tmp_path / "json.py").write_text("raise SystemExit")
     with pytest.raises(ProgramNotFound, match="is not imported"):
-        allowed.allow(["json:A"])  # it would be another one than that in the folder
+        allowed.allow(["json:A"])  # it would differ from the one in the folder
     (tmp_path / "mine.py").touch()
     allowed.allow(["mine:A"])
     assert "antigravity" not in sys.modules

@@ -105,7 +105,7 @@ def test_every_table_at_every_height_is_equal(network: str, request: pytest.Fixt
     heights = each.lake.heights()
     assert grouped.lake.heights() == heights and grouped.lake.last_manifest().number < len(heights) // 2
     seen = set()
-    for height in [*heights[1::2], *reversed(heights[::2])]:  # in an order in which one does not follow from the other
+    for height in [*heights[1::2], *reversed(heights[::2])]:  # in an order without dependencies
         expected = everything(each, height, host_of)
         assert everything(grouped, height, host_of) == expected, height
         seen |= {table for table, rows in expected.items() if rows}
@@ -139,7 +139,7 @@ def test_height_search_reexecutes_few_heights(
         return run(self, tick, outside)
 
     monkeypatch.setattr(rounds.RoundChain, "run", noted)
-    monkeypatch.setattr(PushedEntries, "_known", lambda *_: [])  # nobody says when they were pushed
+    monkeypatch.setattr(PushedEntries, "_known", lambda *_: [])  # their push times are unknown
     opened = open_lake(grouped.lake.storage.uri)
     height = 2 * GROUP + 3
     assert opened.manifest(height).first < height < opened.manifest(height).last
@@ -228,7 +228,7 @@ def test_server_reexecutes_heights_for_a_bounded_share_of_time(
     for attempt in range(400):
         clock.now += 0.25
         height = (2, 8, 13, 4, 9, 3)[attempt % 6]
-        opened.replayed._kept.clear()  # as if so many were asked for that none is kept
+        opened.replayed._kept.clear()  # more requests than cached states
         opened.replayed._bytes, opened.replayed._holders = 0, type(opened.replayed._holders)()
         try:
             opened.replayed.frames(height)
@@ -255,10 +255,10 @@ def test_returning_client_gets_the_reexecuted_state(
         clock.now += 100
         with pytest.raises(ReplayBusy):
             opened.replayed.frames(3)
-    assert everything(opened, GROUP) == everything(each, GROUP)  # that is in a file
+    assert everything(opened, GROUP) == everything(each, GROUP)  # stored in a file
 
 
-# ---- what has changed since ----------------------------------------------------------------------
+# ---- changes since then --------------------------------------------------------------------------
 
 PROGRAM = """
 import causeway as cw
@@ -310,7 +310,7 @@ def test_changed_program_is_detected(counting: Path) -> None:
     forget(counting)
     (counting / "counting.py").write_text(PROGRAM % 2 + "# another length, so that Python compiles it again\n")
     opened = open_lake(lake, beside)
-    everything(opened, GROUP)  # that is in a file
+    everything(opened, GROUP)  # stored in a file
     with pytest.raises(
         ReplayDiffers, match=r"height 1, executed again, gives a another root .* program .* may have"
     ) as e:
@@ -386,7 +386,7 @@ def test_missing_program_is_named(counting: Path, capfd: pytest.CaptureFixture[s
         ModuleSources.of("no/where.toml")
 
 
-# ---- who else asks -------------------------------------------------------------------------------
+# ---- other clients -------------------------------------------------------------------------------
 
 
 def test_freed_heights_are_reported(zones: tuple[OpenedLake, OpenedLake], tmp_path: Path) -> None:

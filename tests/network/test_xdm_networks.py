@@ -262,7 +262,7 @@ def test_changes_planned_before_all_traffic_ends_are_applied(tmp_path: Path) -> 
     net.run()
     assert net.lake.manifest(1).tick == 2
     assert net.summary()["answered"] == 1
-    # Its past lies within commits, and is executed out of all states before: a vacuum would take them.
+    # Its history lies within commits and is re-executed from all earlier states: a vacuum would remove them.
     with pytest.raises(InvalidInput, match=r"heights 1 to \d+ are one commit, .* none can be freed"):
         vacuum_lake(net.lake, keep_every=0, keep_last=1)
     assert verify_lake(net.lake).damaged == () and Lake.at(net.lake.storage.uri).freed(0) is None
@@ -326,7 +326,7 @@ def test_roots_and_counts_after_forks_are_independent_of_partitioning_and_restar
     cut.run()
     first = roots(whole.lake)
     assert roots(cut.lake) == first
-    # Opened anew before, in and after a fork.
+    # Reopened before, in and after a fork.
     (tmp_path / "broken").mkdir()
     broken = network(tmp_path / "broken", FORKS, "in_process", 1)
     for ticks in (6, 7, 8, 9, 20, 21, 22):

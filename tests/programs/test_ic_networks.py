@@ -187,7 +187,7 @@ def answer(callback: int, sender: str = "echo", *, text: str = "made up", more: 
 
 def test_forged_response_is_accepted_once_and_only_for_an_open_call(tmp_path: Path) -> None:
     other = program("other", "B", "echo")
-    # To an open call, and again; to none; not from the one called; of another class.
+    # To an open call, and again; to none; from another callee; of another class.
     again = [answer(0, more='code = 4\namount = "18446744073709551616"\n'), answer(0)]
     forged = [*again, answer(7), answer(1, "other"), answer(1, more="deadline = 9\n")]
     net = opened(tmp_path, NETWORK + other + SCRIPT + call(count=2) + "".join(forged))
@@ -283,7 +283,7 @@ def test_oversized_number_is_rejected_by_name(tmp_path: Path, overrides: dict[st
         opened(tmp_path, NETWORK + SCRIPT + call(count=3), overrides)
 
 
-# ---- refused ingress
+# ---- rejected ingress
 
 
 def test_rejected_ingress_is_identified_by_payload_position(tmp_path: Path) -> None:

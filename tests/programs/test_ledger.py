@@ -30,7 +30,7 @@ NO_QUEUE = 2**64 - 1
 OF_FORGER = 2**64 - 2
 NO_LANE = {"source": NO_CHAIN, "destination": NO_CHAIN}
 
-# ---- calls of rows made up for the purpose ---------------------------------------------------------
+# ---- calls of constructed rows -----------------------------------------------------------------------
 
 HUGE = 2**64 - 5
 """A number beyond Spark's signed range."""
@@ -116,7 +116,7 @@ def test_call_outcomes(spark: SparkSession) -> None:
         assert Counter(row["outcome"] for row in found) == expected, case
 
 
-# ---- what forks took back --------------------------------------------------------------------------
+# ---- reverted rows ---------------------------------------------------------------------------------
 
 
 def undone(*rows: tuple[int, int, int]) -> RevertedRanges:
@@ -139,7 +139,7 @@ def test_rows_reverted_by_forks(spark: SparkSession) -> None:
     assert len(left) == len(rows) - len(taken)
 
 
-# ---- what becomes of calls in networks --------------------------------------------------------------
+# ---- call outcomes in networks ----------------------------------------------------------------------
 
 NETWORK = '[network]\nprotocol = "ic"\nexecutor = "in_process"\n[options]\ncertification = "off"\n'
 BASE = NETWORK + "".join(f'[[chains]]\nname = "{c}"\n' for c in "ABC")
@@ -261,7 +261,7 @@ STRAYS = {"options.receiver_check": '"off"', "options.sender_mismatch": '"drop_a
 def test_unexecuted_messages_are_not_out_of_order(tmp_path: Path, spark: SparkSession) -> None:
     text = BASE + ENDS + move("echo", 3, "C") + SCRIPT + "".join(call(tick=tick) for tick in range(8))
     summary = run(tmp_path, text, **STRAYS).summary()
-    assert summary["pending"] > 0  # lie where the callee was
+    assert summary["pending"] > 0  # lie at the callee
     assert summary["out_of_order"] == 0
 
 

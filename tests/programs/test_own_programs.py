@@ -76,7 +76,7 @@ def test_each_scenario_has_its_own_folder(folder: Path, tmp_path: Path) -> None:
     (other / "elsewhere.py").write_text("import causeway as cw\nclass Quiet(cw.Program): ...\n")
     allow_scenario_folder(str(other / "scenario.toml"))
     assert find_program_class("elsewhere:Quiet").__name__ == "Quiet"
-    # It comes from the first folder, and so does what it imports.
+    # It comes from the first folder, and so do its imports.
     assert find_program_class("own_package.greeter:Greeter").__name__ == "Greeter"
     assert sys.modules["own_helper"].__file__ == str(folder / "own_helper.py")
 

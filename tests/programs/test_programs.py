@@ -223,7 +223,7 @@ def test_unreachable_handler_is_rejected_at_class_definition(name: str, meant: s
     with pytest.raises(InvalidInput, match=f"Asker.{name}: no such handler; what is meant is {meant}$"):
         type("Asker", (Program,), {name: lambda self, message, context: None, "__qualname__": "Asker"})
     for own in ("on_sale", "on", "once", "only_requests", "request", "on_price", "onward"):
-        type("Helper", (Program,), {own: lambda self: None})  # its own affair
+        type("Helper", (Program,), {own: lambda self: None})  # isolated effects
 
 
 def test_ctrl_c_is_not_a_reject() -> None:
@@ -402,7 +402,7 @@ def test_invalid_message_affects_only_itself_in_a_batch(bad: set[int]) -> None:
     rejected = [row for row in produced(together) if row[5] == 5]
     assert [row[3] for row in rejected] == [number % 3 for number in sorted(bad)]
     assert all(row[6] == b"ValueError: bad payload" for row in rejected)
-    # One by one, each with the state that the one before left.
+    # One by one, each with the state of the one before.
     with named(picky=Picky):
         runner = programs(installed)
         accounts, states = runner.genesis(np.array(sorted(installed), dtype=np.uint64))
@@ -668,7 +668,7 @@ def test_program_without_an_initial_state_is_rejected(raises: bool) -> None:
         programs({5: "nothing"}).genesis(np.array([5], dtype=np.uint64))
 
 
-# ---- the catalogue
+# ---- the registry
 
 
 def test_programs_by_name() -> None:

@@ -129,7 +129,7 @@ def test_other_encodings_of_one_packet(payload: bytes) -> None:
         (packet(amount="9" * 5_000), "InvalidAmount"),
         *((packet(denom=denom), "InvalidDenom") for denom in ("", "/a", "a b", "é", "transfer/channel-1/", "a" * 129)),
         (packet(denom=denom_prefix(1) * 200 + "a"), "InvalidDenom"),
-        # What one library takes for a native token and another for a voucher.
+        # One library reads a native token, another a voucher.
         (packet(denom="transfer/channel-0/transfer/channel-1"), "InvalidDenom"),
         (packet(denom="transfer/07-tendermint-0/uatom"), "InvalidDenom"),
         (packet(denom="transfer/09-localhost/uatom"), "InvalidDenom"),

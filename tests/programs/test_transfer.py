@@ -287,7 +287,7 @@ def test_malicious_peer_gets_only_its_own_tokens() -> None:
     net.settle()
     before = books(net)[A]
     attacks = [
-        packet(denom=denom_prefix(A) + "gold", amount="1"),  # B holds gold for which A has escrow, the thief does not
+        packet(denom=denom_prefix(A) + "gold", amount="1"),  # B holds gold backed by escrow of A, the thief does not
         packet(denom=denom_prefix(B) + "gold"),
         packet(amount="0"),
         b"[" * 5_000,
@@ -297,7 +297,7 @@ def test_malicious_peer_gets_only_its_own_tokens() -> None:
     thieving(net, A, packet(), method="steal")
     net.settle()
     after = books(net)[A]
-    # Its second attack is a token of its own making, named after it: not B's, not ours.
+    # Its second attack is its own token, named after it: neither B's nor ours.
     false = denom_prefix(THIEF) + denom_prefix(B) + "gold"
     assert after["accounts"] == {**before["accounts"], false: {2: 5}}
     assert after["escrow"] == before["escrow"] and after["supply"]["gold"] == 1000

@@ -55,7 +55,7 @@ def random_order(model: Model, draw: random.Random) -> Order:
         token = draw.choice((("gold",), ("silver",), ("gold",), (0, "gold")))
         return Order(zone, user, "mint", token, draw.randrange(1, 100))
     token = draw.choice(tokens)
-    # Vouchers often go home: along the path they came.
+    # Vouchers often return along their path.
     to = token[0] if len(token) > 1 and draw.random() < 0.6 else draw.randrange(len(model.zones) + 1)
     amount = draw.randrange(1, model.zones[zone].held[user, token] + 3)
     return Order(zone, user, method, token, amount, draw.choice(RECEIVERS), to)
@@ -106,7 +106,7 @@ def test_books_equal_the_model(seed: int, zones: int, ring: bool, apart: bool, o
     assert not any(value.under_way or value.beyond for value in token_supply(books(net)).values())
 
 
-# ---- many transfers, under everything that goes wrong
+# ---- many transfers, under all faults
 
 LIMITED = {"timeouts": "on", "timeout_blocks": 3, "cleanup": "on"}
 RELAYERS = {"relayers": ["steady", "slow"]}

@@ -209,7 +209,7 @@ def test_unacceptable_transactions_are_reported_in_one_line(
     waiting = len(lakes.nodes["left"].pool)
     try:
         body = posted(lakes, content, path)
-    except InvalidInput:  # what has no canonical form cannot be signed
+    except InvalidInput:  # values without a canonical form cannot be signed
         body = posted(lakes, {}, path, content=content)
     answer = http.post(path, content=body)
     assert answer.status_code == status, answer.text
@@ -370,7 +370,7 @@ def test_message_is_accepted_once_and_known_by_hash_after_a_restart(tmp_path: Pa
         assert len(node.pool) == 0
         sender = key_of(0).public.hex()
         assert http.get(f"/v1/senders/{sender}").json()["nonce"] == 1
-        # What waits when the server is killed is not in any block: the same one may come again.
+        # Pending messages at a kill are in no block: the same one may come again.
         lost = posted(lakes, {**content, "method": "z"})
         name = http.post("/v1/messages", lost).json()["hash"]
         node.close()
@@ -459,8 +459,8 @@ def test_carrier_number_is_exclusive(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(mempool, "MOST_SENDERS", 2)
     monkeypatch.setattr(mempool, "MOST_CARRIERS", 3)
     lake = Carrying(tmp_path, monkeypatch)
-    lake.known.check_carrier(lake.thief)  # as long as it is nobody's
-    # One user, who carries something, then many that make every other sender forgotten, two of them carriers.
+    lake.known.check_carrier(lake.thief)  # while it belongs to nobody
+    # One user with a relayed message, then many that evict all other senders, two of them carriers.
     for tick, carries in enumerate([False, True, False, False, True, False, False, True, False, False, False]):
         lake.put(0 if tick < 2 else tick, carries)
     for one in (lake.known, Senders(lake.record, 10)):
@@ -478,13 +478,13 @@ def test_carrier_finds_a_slot_however_many_keys_exist(tmp_path: Path, monkeypatc
     lake.put(0)
     lake.put(0)
     for number in range(1, 20):
-        lake.put(number)  # each carries once
+        lake.put(number)  # each relays once
         with pytest.raises(NumberTaken):
             lake.known.check_carrier(lake.thief)
         assert len(lake.known._carriers) == len(lake.known._owners) == len(lake.known._carried) <= 4
     newest = Senders(lake.record, lake.tick - 1)
     for one in (lake.known, newest):
-        # Who gave up a place is a sender still: what was taken comes no second time.
+        # Former carriers are still senders: accepted messages are not accepted again.
         assert [one.last(key_of(number).public) for number in range(20)] == [11, *range(12, 31)]
         with pytest.raises(NonceRefused):
             one.check(key_of(3).public, 14)
@@ -501,7 +501,7 @@ def test_number_used_by_two_keys_belongs_to_the_last(
     monkeypatch.setattr(mempool, "BETWEEN", 100)
     numbers = [0, *range(1, 7), 99, *range(7, 13), *([0, *range(13, 19)] if again else [])]
     for number in numbers:
-        lake.put(number)  # the six after each give its place to themselves
+        lake.put(number)  # the next six replace each other
     after = Senders(lake.record, lake.tick - 1)
     for one in (lake.known, after):
         nonces = [one.last(key_of(number).public) for number in numbers]
@@ -538,7 +538,7 @@ def test_full_mempool_reports_it_and_drains(tmp_path: Path) -> None:
         assert (again.status_code, again.json()["error"]) == (429, "QuotaExceeded")
         full = http.post("/v1/messages", posted(lakes, message, "/v1/messages", 7))
         assert (full.status_code, full.json()["error"]) == (503, "MempoolFull")
-        # Those who carry messages still find a place.
+        # Relayers still find a slot.
         body = posted(lakes, {"transaction": "0a00"}, TRANSACTIONS, 8)
         assert http.post(TRANSACTIONS, body).status_code == 202
         lakes.settle()

@@ -121,16 +121,16 @@ def test_output_and_metrics_follow_external_commits_until_ctrl_c(tmp_path: Path)
                 return metrics(answer.read().decode())
 
         lane = (("destination", "moonbeam"), ("lane", "eth->moonbeam"), ("protocol", "bridge"), ("source", "ethereum"))
-        # A message more is sent; by the time that the ledger shows, the second waits since 400 seconds.
+        # One more message is sent; when the ledger shows it, the second has waited for 400 seconds.
         ingest(tmp_path, place, "b.csv", [("send", 3, 20_500, 5)])
         following.line(lambda line: line.startswith("commit 1: 4 rows (+1); INCONCLUSIVE"))
         found = scraped()
         assert found["lane_open_messages", lane] == 2 and found["lane_open_oldest_seconds", lane] == 400
-        assert found["overdue_seconds", ()] == 0  # where it is to come, nothing has been seen since
+        assert found["overdue_seconds", ()] == 0  # its destination has logged nothing since
         assert found["open_messages", ()] == 2 and found["violated", (("check", "authenticity"),)] == 0
         assert found["chain_last_time_seconds", (("chain", "ethereum"),)] == 20_500
         assert found["up", ()] == 1 and found["commit", ()] == 1 and found["rows", ()] == 4
-        # Somebody delivers both, one of them altered.
+        # Both are delivered, one of them altered.
         ingest(tmp_path, place, "c.csv", [("recv", 2, 23_000, 5), ("recv", 3, 23_500, 6)])
         line = following.line(lambda line: line.startswith("commit 2: "))
         assert "FAILED: authenticity 1 (+1)" in line
@@ -140,8 +140,8 @@ def test_output_and_metrics_follow_external_commits_until_ctrl_c(tmp_path: Path)
         named = (("check", "authenticity"), ("reason", "content_differs"), ("verdict", "violated"))
         assert found["findings", named] == 1
         assert found["lane_open_messages", lane] == 1 and found["lane_open_oldest_seconds", lane] == 3_000
-        assert found["lane_overdue_seconds", lane] == 1_200  # the bridge lets a message be final after 1,800
-        # The ledger is away for a while.
+        assert found["lane_overdue_seconds", lane] == 1_200  # the bridge finalizes a message after 1,800
+        # The ledger is unavailable for a while.
         Path(place).rename(tmp_path / "away")
         following.line(lambda line: line.startswith("cannot be read: ") and "no ledger is there" in line)
         assert scraped()["up", ()] == 0 and scraped()["failures_total", ()] >= 1
@@ -225,12 +225,12 @@ def test_damaged_file_is_reported_and_the_rest_continues(tmp_path: Path) -> None
         damaged.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
         found = look()
         assert [*found.unread] == [2] and damaged.name in found.unread[2]
-        # The others have what is new, and this one what it had.
+        # The others have the new values, and this one its previous ones.
         sent = found.audit.lanes["sent"].to_pylist()[0]
         assert whole.lanes["sent"].to_pylist() == [40] and 40 < sent < 80
         committed(place, range(80, 81))
         assert look().audit.lanes["sent"].to_pylist() == [sent + 1]
-        # It is tried later and later, and counts again once it is whole.
+        # It is retried ever later, and counts again once repaired.
         damaged.write_bytes(content)
         for _ in range(16):
             found_again = watch.look()
@@ -250,11 +250,11 @@ def test_file_damaged_after_reading_does_not_stop_the_audit(tmp_path: Path) -> N
         content = damaged.read_bytes()
         damaged.write_bytes(content[: len(content) // 2])
         committed(place, range(40, 60), answered=True)
-        # Second answers meet their requests once more, wherever these are.
+        # Second answers match their requests again, in any bucket.
         committed(place, range(40), answered=True, turn=1)
         found = watch.look()
         assert found is not None and damaged.name in found.unread[2]
-        # Requests in that bucket may well have been sent.
+        # Requests in that bucket may have been sent.
         violated = {name for name, check in found.audit.checks.items() if check.verdict == "FAILED"}
         assert violated == {"exactly_once"} and found.audit.checks["answers_without_request"].unknown > 0
         damaged.write_bytes(content)
@@ -283,7 +283,7 @@ def test_few_lanes_have_own_metrics_and_names_are_escaped() -> None:
     )
     found = told(collector)
     series = {labels: value for (name, labels), value in found.items() if name == "lane_open_messages"}
-    assert len(series) == MOST_LANES and sum(series.values()) == len(lanes) + 1  # two are cut to one name
+    assert len(series) == MOST_LANES and sum(series.values()) == len(lanes) + 1  # two are truncated to one name
     others = (("destination", ""), ("lane", OTHERS), ("protocol", ""), ("source", ""))
     assert series[others] == 2 * MOST_LANES + 1
     assert found["lane_open_oldest_seconds", others] == 3 * MOST_LANES + 3 == found["open_oldest_seconds", ()]
@@ -320,7 +320,7 @@ def test_removed_lanes_report_zero_and_ages_use_data_clocks() -> None:
 
     found = look(rows)
     assert found["open_messages", ()] == 2 and found["open_oldest_seconds", ()] == 60
-    # Number 2 was rejected where it was to be received: its source does not know.
+    # Number 2 was rejected at its destination, unknown to its source.
     assert found["unacknowledged_messages", ()] == 3 and found["unacknowledged_oldest_seconds", ()] == 60
     assert found["chain_covered_ratio", (("chain", "a"),)] == 0.5
     reason = (("check", "exactly_once"), ("reason", "not_received"), ("verdict", "unknown"))

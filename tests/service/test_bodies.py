@@ -69,7 +69,7 @@ def test_turns_are_limited_per_client_and_in_total() -> None:
             order.append(client)
             await asyncio.sleep(seconds)
             end()
-            end()  # more than once is no error
+            end()  # repetition is no error
 
         await asyncio.gather(*(take(client, SOON) for client in ("a", "a", "a", "b", "c")))
         return order
@@ -137,7 +137,7 @@ def test_expired_body_can_no_longer_be_hurried(monkeypatch: pytest.MonkeyPatch) 
         async def come() -> None:
             async with turns.coming("slow"):
                 (deadline,) = turns._coming
-                # Runs after the deadline has come and before the body has been told.
+                # Run after the deadline and before the body is notified.
                 asyncio.get_running_loop().call_at(deadline.when() or 0, hurry, turns)
                 await asyncio.sleep(2 * SOON)
 
@@ -156,5 +156,5 @@ def test_client_is_an_address_or_a_network_prefix() -> None:
     assert client("192.0.2.1") != client("192.0.2.2")
     assert client("2001:db8::1") == client("2001:db8::ffff:0:0:1") != client("2001:db8:0:1::1")
     assert client("fe80::1%eth0") == "fe80::/64"
-    for reported in ("a:b", "::x", "%:", "1:2:3:4:5:6:7:8:9"):  # by a proxy, of whatever its client sent
+    for reported in ("a:b", "::x", "%:", "1:2:3:4:5:6:7:8:9"):  # by a proxy, whatever its client sent
         assert client(reported) == reported

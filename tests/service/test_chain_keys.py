@@ -131,7 +131,7 @@ def test_block_signed_before_a_kill_is_reproduced(
     def killed(self: Lake, manifest: Any) -> None:
         raise Killed
 
-    # While it was halted, the subnet's own height stayed behind the lake's.
+    # During its halt, the subnet's own height fell behind the lake's.
     halted = '\n[[faults]]\nkind = "halt"\nchain = "left"\nfrom = 1\nuntil = 2\n'
     with node_of(tmp_path, files, more=halted) as node:
         for _ in range(3):
@@ -147,7 +147,7 @@ def test_block_signed_before_a_kill_is_reproduced(
         _, own = header_of(node)
         assert own < 4
     assert json.loads((tmp_path / "left.key.signed").read_text())["chains"]["left"] == mark
-    # The lake knows its scenario, faults included.
+    # The lake records its scenario, faults included.
     scenario, keys = add_chain_keys(serve._scenario(str(tmp_path / "lake"), None, (), {}), [f"left={files['left']}"])
     with Node(scenario, str(tmp_path / "lake"), BlockPace(0, on_demand=True), keys=keys) as node:
         node.produce()

@@ -155,7 +155,7 @@ def test_idle_connection_is_closed(data: bytes) -> None:
 
 def test_slow_request_is_answered() -> None:
     assert asyncio.run(answer_to(HEAD + b"\r\n")).endswith(b"late")
-    # The next one stops in the middle of its head.
+    # The next one stops within its head.
     assert asyncio.run(answer_to(HEAD + b"\r\n" + HEAD)).endswith(b"late")
 
 
@@ -165,7 +165,7 @@ def test_non_reading_client_is_disconnected(tmp_path: Path, encrypted: bool) -> 
 
     async def run() -> None:
         async with Server().run(own) as server:
-            # Short answers, many of them, fill the system's buffers as well as a long one.
+            # Many short answers fill the system's buffers like a long one.
             asked = [await server.connected(data, believed) for data in (LONG, LONG + LONG, SHORT * 500)]
             await server.emptied()
             del asked
@@ -262,7 +262,7 @@ def test_buffered_answers_are_bounded_and_the_slowest_is_dropped(monkeypatch: py
             async with asyncio.timeout(SECONDS):
                 while server.transfers.held < most:
                     await asyncio.sleep(0.01)
-            # All is held, and none of it for long.
+            # All is buffered, and none of it for long.
             busy, writer = await server.connected(LONG)
             assert (await busy.readline()).startswith(b"HTTP/1.1 503")
             assert server.transfers.held == most

@@ -64,7 +64,7 @@ def test_lanes_are_found_by_every_name(lakes: DomainLakes) -> None:
     both_of_it = [(0, False, 0), (0, False, 1)]
     assert found((0, False, 0)) == found((7, True, 0), (0, False, 0), (3, False, 0)) == both_of_it
     assert found((0, False, 1)) == both_of_it[1:] and found((0, False, 2)) == found((0, True, 0)) == []
-    # One that is named twice is looked for twice.
+    # A name given twice is searched twice.
     assert found((0, False, 1), (0, False, 0), most=1) == both_of_it
 
 

@@ -77,7 +77,7 @@ def test_calls_and_transfers_go_both_ways(tmp_path: Path) -> None:
             assert len(taken) == len(set(taken)) == count
         refused = {*lakes.refusals("near"), *lakes.refusals("far")}
         assert refused == {"BlocksFollowed", "ReceiptsFollowed"}
-        # What is on no way any more stands in the books as it is issued there, once the last receipts are confirmed.
+        # Delivered value is in the books as issued there, once the last receipts are confirmed.
         for _ in range(5):
             lakes.around()
         found = balances(lakes)
@@ -218,7 +218,7 @@ def test_messages_of_a_following_lake_are_proved_from_it(tmp_path: Path) -> None
             for way in held:
                 lakes.relay(way)
             lakes.produce()
-        # Of this domain alone somebody has shown a later block.
+        # A later block was proved only for this domain.
         lakes.submit("far", "main", encode_transaction(lakes.read_blocks(lakes.views["far"].followed()["best"])))
         lakes.nodes["far"].produce()
         block, right = shown_of(lakes, "right")

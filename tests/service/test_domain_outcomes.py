@@ -47,7 +47,7 @@ def test_messages_are_looked_up_by_lane_and_nonce(lakes: DomainLakes) -> None:
     )
     items = "request 0", "request 40", "response 0"
     first, tampered, response = (f"left: {item} of channel 0 from right" for item in items)
-    # What is no message has no place: all who carried to the chain in this block are told of it.
+    # Items other than messages have no index: all who delivered to the chain in this block learn of them.
     unread = ("FailedToDecode", "left", 1)
     assert found == [
         [unread, ("INVALID_NONCE", first, 2)],

@@ -83,7 +83,7 @@ def test_unsigned_or_unlinked_blocks_are_rejected(lakes: DomainLakes) -> None:
     assert refused(lakes, "far", "main", replace(found, signature=stranger)) == {"BadSignature": 1}
     other = (*found.headers[:-1], replace(last, state_root=bytes(32)))
     assert refused(lakes, "far", "main", replace(found, headers=other)) == {"BadSignature": 1}
-    # Signed by the author as a domain's block, or with another's blocks before it.
+    # Signed by the author as a domain's block, or on another author's blocks.
     wrong = replace(found, signature=DRAWN._key("main").sign(block_signing_bytes("left", last.hash)))
     assert refused(lakes, "far", "main", wrong) == {"BadSignature": 1}
     gap = signed(Blocks((last,), b""))
@@ -149,7 +149,7 @@ def test_domain_contents_of_a_final_block_are_proved(lakes: DomainLakes) -> None
     assert refused(lakes, "far", "main", Confirmed(block, (replace(right, domain=0),))) == {"InvalidChain": 1}
     assert refused(lakes, "far", "main", Confirmed(block, (right, right))) == {"InvalidChain": 1}
     assert refused(lakes, "far", "main", Confirmed(block - 5, (right,))) in ({"Stale": 1}, {"BadProof": 1})
-    # A carrier that leaves something out keeps nothing back for good.
+    # A carrier's omissions delay nothing permanently.
     _, part = shown_of(lakes, "right", declared=False)
     assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"ReceiptsFollowed": 1}
     assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"Stale": 1}
@@ -358,7 +358,7 @@ def test_invalid_requests_are_reported_by_key(lakes: DomainLakes) -> None:
     ):
         with pytest.raises(InvalidInput, match=f"^{key}: "):
             ask()
-    # Block 0 is known, and has none before it whose leaf could be proved.
+    # Block 0 is known, and has no predecessor whose leaf could be proved.
     with pytest.raises(NotFound, match=r"^under: 0; main proves under blocks 1 to \d+"):
         near.anchor(0, None)
     assert near.anchor(1, None)["block"] == 0

@@ -63,7 +63,7 @@ def test_following_lake_accepts_declared_transfers_of_a_third_lakes_domain(tmp_p
         assert account(lakes, "bob", "right") == given + 100
         assert fourth.deliver(transfer("right", 1, 100)) == {"BalanceUnderflow": 1}
         fourth.declare("right", transfers_out={"right": FEE + 50})
-        # Another block is final, of which this lake does not know what was declared: what is proved under it waits.
+        # Another block is final, with declarations unknown to this lake: messages proved under it wait.
         lakes.produce(2)
         lakes.submit("far", "main", encode_transaction(lakes.read_blocks(lakes.views["far"].followed()["best"])))
         lakes.nodes["far"].produce()
@@ -127,7 +127,7 @@ def test_overflowing_amounts_end_nothing(tmp_path: Path, target: str, declares: 
         had = account(lakes, PROGRAMS[target][2], target)
         refused = fourth.deliver(*messages, *answers)
         assert refused["FailedToNoteTransferIn"] == (2 if declares else 8)
-        # What came late is refused, too, and so is what answers give back.
+        # Late messages are rejected too, and so are refunds of answers.
         assert refused["BalanceUnderflow"] == (6 if declares else 0) + 2 + len(answers)
         assert account(lakes, PROGRAMS[target][2], target) == had
         fourth.around(12)

@@ -145,28 +145,28 @@ def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
 
 def test_only_target_progress_resets_the_stall_timeout() -> None:
     lane, other = (0, False), (1, False)
-    # The number of blocks of the consensus chain; where that stands, of the target.
+    # Count blocks of the consensus chain; while it stalls, blocks of the target.
     assert waited(({lane: (3, 4)}, 10, 1), ({lane: (3, 9)}, 30, 2), ({lane: (3, 9)}, 30, 60)) == [0, 20, 58]
     assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 5)}, 30, 2), ({lane: (4, 5)}, 33, 3)) == [0, 0, 3]
-    # As long as one lane goes on, all are waited for; one that only appears has not gone on.
+    # While one lane progresses, all are awaited; a new lane is no progress.
     both_lanes = {lane: (3, 4), other: (0, 2)}
     assert waited((both_lanes, 10, 1), (both_lanes | {other: (1, 2)}, 30, 2), (both_lanes, 31, 3)) == [0, 0, 1]
     assert waited(({lane: (3, 4)}, 10, 1), (both_lanes, 30, 2)) == [0, 20]
-    # Before anything of the consensus chain is known its numbers say nothing.
+    # Before the consensus chain is known, its numbers have no meaning.
     assert waited(({lane: (0, 1)}, None, 1), ({lane: (0, 1)}, 900, 2), ({lane: (0, 1)}, 905, 3)) == [0, 0, 5]
-    # All was taken in between: what comes then is waited for anew.
+    # All was accepted in between: later messages are awaited anew.
     assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 4)}, 20, 2), ({lane: (4, 5)}, 30, 3)) == [0, 0, 0]
 
 
 def test_reverted_progress_does_not_reset_the_stall_timeout() -> None:
     lane = (0, False)
-    # The target takes back what it took, or where it is.
+    # The target reverts its progress, or its height.
     looks = [({lane: (expected, 2)}, 10 * at, 1) for at, expected in enumerate((0, 1, 2, 0, 1, 2, 0))]
     assert waited(*looks) == [0, 0, 0, 0, 10, 20, 30]
     assert waited(*[({lane: (3, 4)}, best, height) for best, height in ((9, 9), (8, 8), (9, 9), (12, 8))]) == [
         0
     ] * 3 + [3]
-    # The source takes back what it said that there is.
+    # The source reverts its claims.
     assert waited(({lane: (3, 4)}, 10, 1), ({}, 20, 2), ({lane: (3, 4)}, 30, 3)) == [0, 10, 20]
 
 
@@ -207,7 +207,7 @@ def test_direction_with_reverting_claims_is_given_up(said: Said) -> None:
     place = RelayPlacement("main", "a", ("main", "left", "right"), LIMITS)
     ends = LakeDirections((ChainPair("a", "left", "right"),), place, ("right",))
     relaying = DomainRelay(clients, ends, PassPacing(poll=0.0, longest_pause=0.0, tries=TRIES))
-    # The only direction is over where nothing is left; others that go on would ask again.
+    # The only direction ends where nothing is left; other ones would ask again.
     while not relaying.progress[0].given_up:
         asyncio.run(relaying.until_idle())
     why = relaying.progress[0].why

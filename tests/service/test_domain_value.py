@@ -89,7 +89,7 @@ def test_value_without_a_receipt_is_never_credited(tmp_path: Path, says: Any) ->
             assert refused["FailedToNoteTransferIn"] == 2
         else:
             assert refused["BalanceUnderflow"] >= 2, "both requests are answered so"
-        # All others go on, the chain that was to take it with them.
+        # All others continue, including the destination chain.
         assert lakes.program("alice")["answered"] == 3
         assert lakes.program("carol")["answered"] == 2
         for domain in ("left", "third"):
@@ -131,7 +131,7 @@ def test_exactly_the_value_in_receipts_is_credited(tmp_path: Path) -> None:
         right.declare(transfers_out={"left": 4 * FEE + 250})
         assert right.deliver(*(transfer(nonce, 100) for nonce in range(3))) == {"BalanceUnderflow": 1}
         assert account(lakes, "alice", "left") == given + 200
-        # 52 are left of what was declared: enough for the fee.
+        # 52 are left of the declarations: enough for the fee.
         assert right.deliver(transfer(3, 100)) == {"BalanceUnderflow": 1}
         for nonce in (4, 5):
             right.holds(transfer(nonce, 100))

@@ -76,7 +76,7 @@ def test_two_lakes_in_one_ledger_resolve_each_others_unknowns(lakes: dict[str, s
         counts = [ingest_lake(lakes[name], target, buckets=2).rows for name in order]
         assert ingest_lake(lakes["near"], target).commit is None and ingest_lake(lakes["far"], target).commit is None
     assert stored(open_ledger(one)) == stored(open_ledger(other))
-    assert len(stored(open_ledger(one))["ledger"]) == sum(counts)  # no row of one is a row of the other
+    assert len(stored(open_ledger(one))["ledger"]) == sum(counts)  # no row is common to both
     alone = verdicts(audited(lakes["near"]))
     assert {alone[name] for name in ("exactly_once", "authenticity", "answers_without_request")} == {"INCONCLUSIVE"}
     found = audited(one)
@@ -84,7 +84,7 @@ def test_two_lakes_in_one_ledger_resolve_each_others_unknowns(lakes: dict[str, s
     assert "FAILED" not in together.values()
     checks = ("exactly_once", "order", "gaps", "causality", "finality", "answers", "answers_without_request")
     assert {name: together[name] for name in checks} == dict.fromkeys(checks, "PASSED")
-    # What a payload is, the log of the chain that sent it says alone.
+    # Only the log of the sending chain has a payload.
     assert found.checks["authenticity"].reasons.keys() == {("unknown", "content_unseen")}
     assert not any(found.completeness["one_sided"].to_pylist())
 

@@ -40,7 +40,7 @@ def test_junk_headers_leave_no_memory(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         transactions = [junk_header(draws, 100 + number) for number in range(JUNK + 1)]
         assert all(len(one) > 100_000 for one in transactions)
-        lakes.submit("left", 9, transactions.pop())  # what is made once is made now
+        lakes.submit("left", 9, transactions.pop())  # build one-time state now
         lakes.settle()
         kept = client._updates.currsize
         tracemalloc.start()

@@ -68,7 +68,7 @@ def test_slow_connections_exclude_nobody_and_share_threads(monkeypatch: pytest.M
         slow = [connection(stack, port, b"GET /metrics HTTP/1.1\r\n") for _ in range(3 * MOST_ASKING)]
         assert scraped(port).endswith("one 1.0\n")
         assert threading.active_count() == before + 1
-        # The oldest made room.
+        # The oldest was evicted.
         assert heard(slow[0]) == b""
         slow[-1].sendall(b"\r\n")
         assert heard(slow[-1]).endswith(b"one 1.0\n")
@@ -89,7 +89,7 @@ def test_non_reading_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 16 << 20
     with served(size) as port, ExitStack() as stack:
         found = connection(stack, port, b"GET / HTTP/1.1\r\n\r\n")
-        time.sleep(0.6)  # the system holds some of it; the rest is dropped
+        time.sleep(0.6)  # the system buffers some of it; the rest is dropped
         assert len(heard(found)) < size
     with served() as port:
         assert scraped(port)

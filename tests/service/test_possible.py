@@ -83,7 +83,7 @@ def test_possible_messages_are_accepted(tmp_path: Path) -> None:
             call(text="x" * LONGEST),
             call("echo-left", text="x" * (2 * MOST)),  # on its own chain nothing is a packet
             call("caller-right", method=METHOD),
-            {"to": "caller-left", "method": "call", "hex": "00"},  # no call: the program says what it is
+            {"to": "caller-left", "method": "call", "hex": "00"},  # no call: the program determines it
             {"to": "echo-left", "method": "x"},
         ):
             lakes.send("left", content)

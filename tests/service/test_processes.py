@@ -183,7 +183,7 @@ def test_one_relay_process_delivers_everything_and_ends(tmp_path: Path, options:
         events = [line.split()[3] for line in log.splitlines()]
         between = events[1:-1]
         if options:
-            # Headers go ahead; how many passes find both lakes at work, or nothing new, depends on who is faster.
+            # Headers are sent ahead; the number of passes with both lakes busy, or without news, depends on timing.
             between = [event for event in between if event != "no-progress"]
             assert between
         assert events[:1] + events[-1:] == ["connected", "stopped"]
@@ -196,7 +196,7 @@ def test_one_relay_process_delivers_everything_and_ends(tmp_path: Path, options:
 def test_killed_and_duplicated_relay_processes_have_one_effect(tmp_path: Path) -> None:
     with served(tmp_path, 40, "--on-demand", "--block-seconds", "0.1") as lakes:
         for turn in (0, 1, 3):
-            # Small transactions, so that a kill comes in the middle of them.
+            # Small transactions, so that a kill falls between them.
             relay = lakes.relay("--max-calls", "4", "--max-packets", "9")
             for _ in range(turn):
                 line_of(relay)
@@ -217,7 +217,7 @@ def test_killed_and_duplicated_relay_processes_have_one_effect(tmp_path: Path) -
 )
 def test_killed_servers_resume_and_their_answers_hold(tmp_path: Path, kills: int, executed: bool) -> None:
     chosen, calls = random.Random(6), 15 + 15 * kills
-    # How many calls of the one that is killed are answered then: half of them at most, on any machine.
+    # Number of answered calls of the killed one at that time: at most half of them, on any machine.
     due = sorted(chosen.randint(0, calls // 2) for _ in range(kills))
     with served(tmp_path, calls, "--on-demand", "--block-seconds", "0.2") as lakes:
         relay = lakes.relay("--max-calls", "5", "--max-packets", "5")

@@ -75,7 +75,7 @@ def test_responses_conform_to_the_openapi_document(document: Any) -> None:
 
 def ask(operation: Any, mode: schemathesis.GenerationMode) -> None:
     """Request within or outside the document's limits."""
-    # Of what a message holds the document cannot say all: that a text is given or digits, and not both, say.
+    # The document cannot express all rules of a message: for example that a text excludes digits.
     excluded = [positive_data_acceptance] if operation.path == "/v1/messages" else []
 
     @given(case=operation.as_strategy(generation_mode=mode))

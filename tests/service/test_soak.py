@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 def test_random_kills_and_hostile_peers(tmp_path: Path) -> None:
     with soak(tmp_path, seed=3) as running:
-        running.run(35)  # two kills at least: they come within 15 seconds of each other
+        running.run(35)  # at least two kills: they come within 15 seconds of each other
         running.settle()
         calls = running.check()
         assert all(calls.values()), running.table()

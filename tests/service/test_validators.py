@@ -112,7 +112,7 @@ def test_copy_one_height_behind_reproduces_the_block_or_makes_none(left: Left) -
     marks = json.loads((left.folder / "0.key.signed").read_text())
     with pytest.raises(SignedAlready):
         left.node(str(left.folder / "copy"))
-    # The block that followed had a message; a copy that does not have it would make another one.
+    # The next block had a message; a copy without it would make another one.
     with pytest.raises(SignedAlready, match=r"has signed height 3, but .* ends at height 2"):
         left.node(str(left.folder / "later"))
     assert json.loads((left.folder / "0.key.signed").read_text()) == marks
@@ -270,7 +270,7 @@ def test_lake_is_reexecuted_with_validator_keys_and_checked_without(left: Left) 
 @pytest.mark.parametrize("y", sorted(WEAK))
 def test_publicly_known_key_is_rejected(y: int, sign: int) -> None:
     public = (y + (sign << 255)).to_bytes(32, "little")
-    forged = bytes([1, *bytes(31)]) + bytes(32)  # the neutral element, and 0: good wherever the key falls out of it
+    forged = bytes([1, *bytes(31)]) + bytes(32)  # the neutral element, and 0: valid wherever the key cancels out
     sent = [SignedMessage("lake", MESSAGE, "", public, nonce, {"to": 1}, forged) for nonce in range(200)]
     verify = Ed25519PublicKey.from_public_bytes(public).verify
     assert any(_passes(verify, one) for one in sent)

@@ -203,7 +203,7 @@ def test_request_size_shrinks_after_a_time_out_and_grows_on_success() -> None:
 
     one = Setting({"a": slow})
     for _ in range(2):
-        one.pull(2)  # the second time it is left alone
+        one.pull(2)  # skipped the second time
         one.now += 1.0
     one.pull()
     assert asked == [6, 3, 1] and one.run() == (BEGIN, 1)

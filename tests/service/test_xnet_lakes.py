@@ -133,7 +133,7 @@ def test_delivered_slices_are_verified_in_the_block_and_rejected_by_name(tmp_pat
             "UnexpectedMessages",  # the same slice again
             "InvalidStream(MalformedProof)",
             "UnknownSubnet",
-            "InvalidStream(DecodeFailed)",  # one's own slice
+            "InvalidStream(DecodeFailed)",  # own slice
         ]
         lakes.exchange("right").committed(right.manifest)
         lakes.until_idle()
@@ -240,7 +240,7 @@ def test_lake_killed_between_blocks_resumes(tmp_path: Path) -> None:
             if lakes.nodes[own].has_work:
                 lakes.nodes[own].produce()
             lakes.pull(own)
-        lakes.close()  # what is pooled is lost
+        lakes.close()  # the pool is lost
         lakes = Lakes(tmp_path, texts)
         assert turn == 5 or not all(lakes.state(f"caller-{own}")["answered"] == 20 for own in ENDS)
     try:

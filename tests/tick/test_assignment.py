@@ -79,7 +79,7 @@ def test_alternating_networks_find_their_bucket_states(tmp_path: Path, spark: Sp
     for tick in range(1, 6):
         for net in nets:
             net.run(ticks=tick)
-    # Not all: a worker that is done before the other task begins takes that one, too.
+    # Not all: a worker that finishes before the other task starts takes that one too.
     assert len(warm) == 20 and sum(warm) >= 13
     assert not left_by_jobs(spark)
 

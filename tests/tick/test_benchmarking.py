@@ -127,7 +127,7 @@ def test_missing_or_unknown_comparator_is_one_line(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_rounds_and_floor_print_figures(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.rounds.JAVA_WARM_UP", 2)  # no time is looked at
+    monkeypatch.setattr("benchmarks.rounds.JAVA_WARM_UP", 2)  # times are not checked
     monkeypatch.setattr("benchmarks.rounds.WARM_UP", 3)
     small: dict[str, Any] = {"subnets": 4, "canisters": 100, "payload_bytes": 10, "lake_folder": str(tmp_path)}
     told: list[str] = []

@@ -131,7 +131,7 @@ def test_warm_task_opens_one_file_for_all_remote_offers(
                 counted = Counted(patch)
                 run_bucket(net.deployment, net.lake, bucket, net.manifest, TickGroup(next_of(net)))
             assert net.manifest.exchange is not None
-            # What was rejected is read again from where its sender put it, at an earlier height.
+            # Rejected messages are read again from their sender's file, at an earlier height.
             own = [path for path in counted.opens if not path.startswith(height_folder(net.height))]
             assert counted.opens == {net.manifest.exchange.path: 1, **dict.fromkeys(own, 1)}
 

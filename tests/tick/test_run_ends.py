@@ -73,7 +73,7 @@ def test_halted_network_gets_its_idle_limit_after_a_long_pause(
     calls = CALL.format(3, "p-c0-0", "p-c1-0") + CALL.format(100, "p-c1-0", "p-c0-0")
     halted = '[[faults]]\nkind = "halt"\nchain = "c1"\nfrom = 2\n'
     net = ended(tmp_path / "run", calls, protocol=protocol, faults=halted)
-    # The second call is refused in its tick, which moves something; then twenty rounds move nothing.
+    # The second call is rejected in its tick, which is progress; the next twenty rounds make none.
     assert net.tick == 120
     assert net.next_tick() is None
 

@@ -56,7 +56,7 @@ def test_ordered_queue_backs_off_as_a_whole_and_progress_resets_it() -> None:
     net = Net(blocks=80).ask(note="boom").ask(note="boom").ask().next(2)
     assert pauses(tries(net, 20, "HandlerFault", SubmissionKind.RECEIPT)) == PAUSES[:3]
     assert net.state.backoffs["first"].tolist() == [0] and net.state.backoffs["stop"].tolist() == [1]
-    # The program is mended, and takes the first reply when it comes again.
+    # The program is repaired, and accepts the first reply when it is repeated.
     net.say("A", A, ("calm",)).next(16)
     assert net.queue("A", "B", QueuePurpose.SEND) == (3, 3) and len(net.state.backoffs) == 0
     net.ask().next(3)
@@ -80,7 +80,7 @@ def test_unordered_queue_continues_past_a_failing_packet() -> None:
     assert net.state.backoffs["first"].tolist() == [1] and len(net.seen(A)) == 2
     net.ask().next(3)
     assert len(net.seen(A)) == 3 and len(net.state.backoffs) == 1
-    # Somebody else brings it, once the program is mended: whoever was refused has nothing left to wait for.
+    # Another relayer delivers it after the repair: rejected relayers have nothing left to wait for.
     net.say("A", A, ("calm",)).next()
     assert net.bring("A", net.update("B"), net.receipt(1)) == []
     assert len(net.state.backoffs) == 0 and len(net.seen(A)) == 4

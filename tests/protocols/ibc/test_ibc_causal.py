@@ -99,7 +99,7 @@ def play(scene: Scene) -> Zones:
             net.block()
     if scene.believed:
         net.block(6)
-        net.ask(A, B)  # what B has received long ago
+        net.ask(A, B)  # received by B long ago
     net.block(REST)
     return net
 

@@ -63,7 +63,7 @@ def test_replacing_over_a_third_at_once_is_rejected() -> None:
 
 
 def test_relayers_bisect_to_an_unknown_header() -> None:
-    # For six blocks nobody brings headers of A to B: by then all validators have been replaced, and some twice.
+    # For six blocks nobody delivers headers of A to B: then all validators have been replaced, some twice.
     net = Net(ROTATING, blocks=20, carriers=(("drop", "A", "B", 2, 7, None),)).ask().next(3)
     assert net.view()["B"]["trust"]["A"] == [0, 1]
     net.ask().next(5)
@@ -121,7 +121,7 @@ def test_intermediate_headers_are_read_from_the_lake(tmp_path: Path) -> None:
     drop = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 2\nuntil = 7\n'
     net = ran(tmp_path, [0, 3], options, drop)
     assert net.program_state("caller")["answered"] == 2
-    # The packet finds one client too old, its receipt a block later the other.
+    # The packet finds one client expired, its receipt the other one block later.
     assert reasons(net) == [(8, "NeedIntermediateHeader")] * 2 + [(9, "NeedIntermediateHeader")] * 2
 
 
@@ -235,7 +235,7 @@ def test_zone_recovers_an_expired_client() -> None:
     assert net.view()["B"]["trust"]["A"][-1] == 1 and len(net.seen(B)) == 1
     net.next()
     assert notices(net) == [("B", "A", 15, 0, "Recovered")]
-    for _ in range(70):  # relayers that were refused all the time come again by and by
+    for _ in range(70):  # constantly rejected relayers retry eventually
         net.next()
         if len(net.seen(B)) == 2:
             break

@@ -79,11 +79,11 @@ def test_tenfold_history_costs_no_more_per_block(order: str) -> None:
     held = len(net.states[0].leaves)
     assert held > 10 * HISTORY * EACH * SPOKES / 2, "receipts stay"
     assert min(short.values()) > 0
-    # A tree of ten times the leaves has four levels more: so many hashes in each of a spoke's paths.
+    # A tree of ten times the leaves has four more levels, and so many hashes in each path of a spoke.
     paths = 4 * OBSERVED * (1 + SPOKES)
     assert long["hashes"] <= short["hashes"] + 4 * paths
     assert long["bytes"] <= short["bytes"] + 65 * 4 * paths
-    # Leaves are copied when they have doubled in number, which is seldom.
+    # Leaves are copied when they have doubled in number, which is rare.
     assert long["rows"] <= short["rows"] * 1.05
 
 

@@ -46,7 +46,7 @@ def ending(net: Net) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("relay", [{}, {"proofs": "single"}])
 def test_final_packet_and_later_ones(order: str, relay: dict[str, str]) -> None:
     net = Compared({"order": order, "relay": relay}, disconnects=DISCONNECT).next()
-    # Of the second block: a packet before the final one, and one of the other zone, which knows nothing yet.
+    # In the second block: a packet before the final one, and one of the other zone, still unaware.
     net.ask().say("B", B, ASK_BACK).next()
     assert ending(net) == {("A", "B")} and net.queue("A", "B", QueuePurpose.SEND) == (0, 2)
     assert net.entries()["A"][index_key("B", QueuePurpose.SEND, 1)] == Packet("disconnect", b"").encode()

@@ -53,7 +53,7 @@ def test_relayer_without_funds_stops_and_continues_when_paid() -> None:
     accounts = {"accounts": {"balance": 1_000, "balances": {"one": 150}}}
     net = network(accounts, deposit(A, "one", 1, 1_000), deposit(B, "one", 9, 300), relayers=("one",))
     call(net)
-    net.block(2)  # sent, and received: a header and a packet cost 120
+    net.block(2)  # send and receipt: a header and a packet cost 120
     assert account(net, B, ONE) | {"balance": 30, "stopped": 0} == account(net, B, ONE)
     call(net, times=2)
     net.block()

@@ -785,7 +785,7 @@ def test_unordered_packet_times_out_by_receipt_absence(engine: Engine) -> None:
 
 
 def test_unordered_relayers_time_out_missing_packets(engine: Engine) -> None:
-    # Of five packets B gets what comes in the second block only: the others expire on its side and are rolled back.
+    # Of five packets B gets only those of the second block: the others expire there and are rolled back.
     lost = (("drop", "A", "B", 0, 0, None), ("drop", "A", "B", 2, 6, None))
     net = engine({**ABSENT, "timeout_blocks": 5}, carriers=lost)
     net.ask(cycles=3).ask().next().ask().ask().ask().next(9)

@@ -21,7 +21,7 @@ from tests.support.ibc.ibc_calls import SILENT, B, Net
 
 
 def test_23_header_building_on_one_past_the_unbonding_period() -> None:
-    # For five blocks no relayer brings a header of A to B; those of others are kept fresh.
+    # For five blocks no relayer delivers a header of A to B; other headers are kept fresh.
     net = Net({"unbonding_seconds": 3.0}, blocks=12, carriers=(("drop", "A", "B", 2, 6, None),)).ask().next(2)
     assert net.view()["B"]["trust"]["A"] == [0, 1]
     net.next(5)
@@ -40,7 +40,7 @@ def test_26_waste_of_racing_relayers() -> None:
     accounts = net.state.relayers
     assert accounts["accepted"].sum() == 4 and accounts["redundant"].sum() == 4 * 19
     assert accounts["fees"].sum() == 20 * (2 * 100 + 4 * 20)
-    # Of one height everybody brings the same header: one is added, and nobody pays less for that.
+    # All deliver the same header of a height: one is added, and nobody pays less.
     assert accounts["wasted"].sum() == 19 * (2 * 100 + 4 * 20)
 
 
@@ -63,7 +63,7 @@ def test_log_records_relayer_and_cost_of_each_message() -> None:
         ("B", 0, SubmissionKind.RECEIVE, 0, 2, 40, "", False),
         ("B", 1, SubmissionKind.RECEIVE, 0, 2, 40, "OutOfOrder", True),
     ]
-    # The handler of the first reply raises, whoever brings it: the second reply is never in turn.
+    # The handler of the first reply raises for every relayer: the second reply never has its turn.
     assert [row for row in relayed(net.next()) if row[2] == SubmissionKind.RECEIPT] == [
         ("A", 0, SubmissionKind.RECEIPT, 0, 2, 40, "HandlerFault", True),
         ("A", 1, SubmissionKind.RECEIPT, 0, 2, 40, "HandlerFault", True),

@@ -94,7 +94,7 @@ def test_time_outs_in_as_many_transactions_as_packets() -> None:
 
 
 def test_time_out_after_messages_of_scenario_relayers() -> None:
-    # B gets the first packet only, and its receipt stays there until the second has expired.
+    # B gets only the first packet, and its receipt stays there until the second has expired.
     drop: Any = (("drop", "A", "B", 2, 10**6, None), ("drop", "B", "A", 0, 7, None))
     options = {"timeouts": "on", "timeout_blocks": 2, "relay": {"max_packets": 1}}
     net = Net(options, carriers=drop).ask().next(2).ask().next(6)
@@ -203,7 +203,7 @@ def test_header_below_all_trusted_ones() -> None:
         net.next()
         assert net.bring("A", net.update("B")) == []
     assert min(height for height in trusted(net, "A", "B")) > 1
-    # C's trust set stands behind A's: what it trusts is nothing to A.
+    # C's trust set follows A's: its trusted headers mean nothing to A.
     assert net.bring("A", old) == ["InvalidHeader"]
 
 
@@ -228,7 +228,7 @@ def test_expired_client_is_reported_for_any_header() -> None:
     net = Net({"unbonding_seconds": 4.0}, carriers=SILENT)
     updates = [net.next().update("B") for _ in range(3)]
     assert net.bring("A", updates[2]) == []
-    # The genesis is still trusted, and too old to build on; the client is not.
+    # The genesis is still trusted, but too old to build on; the client is not.
     stranger = wire.Call(update=wire.UpdateHeader(remote="B", header=net.next().update("C").update.header))
     earlier = net.past_headers[2]["certification"][list(net.names).index("C")].as_py()
     stranger_below = wire.Call(update=wire.UpdateHeader(remote="B", header=earlier))

@@ -142,7 +142,7 @@ def test_run_waits_for_a_late_time_out(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_run_with_only_permanent_rejections_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
-    # A client that expired while no relayer came is brought headers in vain.
+    # Headers to a client that expired without relayers are in vain.
     drop = DROP + "until = 20\n"
     net = opened(tmp_path, [(0, "echo")], seconds=1.0, options="unbonding_seconds = 9.0", faults=drop)
     ticks = ticks_of(net)

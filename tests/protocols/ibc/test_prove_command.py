@@ -290,7 +290,7 @@ def test_proof_too_large_for_verifiers_is_rejected(opened: OpenedLake, monkeypat
             store.run("A", QueuePurpose.RECEIPT, 0, 48)
 
 
-# ---- what is wrong -------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[list[object], str]] = {
     "chain": (["--chain", "E", "--tail"], 'chain: "E": no such chain; there are 4: A, B, C, D'),
@@ -388,7 +388,7 @@ def test_tampered_lake_proves_nothing(cli: Run, tmp_path: Path) -> None:
     assert "is damaged: heights/0000000002/queues-" in err and err.count("\n") == 1
 
 
-# ---- the page about it ---------------------------------------------------------------------------
+# ---- the page -------------------------------------------------------------------------------------
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "prove-and-verify.md").read_text()
 

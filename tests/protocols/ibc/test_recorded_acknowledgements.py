@@ -50,7 +50,7 @@ def channels(file: Path, most: int | None = None) -> list[Channel]:
     for name in sorted(set(table["channel_id"].to_pylist())):
         rows = table.filter(pa.compute.equal(table["channel_id"], name)).sort_by("sequence").slice(0, most)
         heard = rows["ack_height"].to_numpy(zero_copy_only=False).astype(float)
-        # One that never came tells nothing of the order: it counts as come with the last before it.
+        # Missing ones say nothing about the order: they count as arriving with the previous one.
         before = np.fmax.accumulate(np.where(np.isnan(heard), -1, heard))
         sent = rows["send_height"].to_numpy()
         heard = np.where(np.isnan(heard), np.maximum(before, sent + 2), heard).astype(np.int64)

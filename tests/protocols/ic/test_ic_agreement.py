@@ -72,7 +72,7 @@ def test_blocks_may_precede_execution_and_certificates_may_lag(
     compare(replace(scenario, options={**scenario.options, **more}))
 
 
-# ---- a busy network, one fault after the other
+# ---- a busy network, one fault at a time
 
 SUBNETS = (1, 2, 260)
 ROUNDS = 9
@@ -153,7 +153,7 @@ def test_slices_altered_by_carriers_are_rejected_and_arrive_later(options: dict[
     carriers = [("alter", 1, 2, tick, tick, {"part": part}) for tick, part in enumerate(causes, start=3)]
     scenario = busy(options=options, carriers=carriers)
     compare(scenario, settling=60)
-    # A bit of a signature is part of its form, too.
+    # Signature bits are part of its form too.
     refused = {
         tick: {reason.replace("Malformed", "Invalid") for reason in found}
         for tick, found in refusals_of(scenario).items()

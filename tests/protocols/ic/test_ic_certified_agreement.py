@@ -156,7 +156,7 @@ def test_headers_are_decoded_or_rejected_alike(
     data = cbor2.dumps(content)
     ours = either(lambda: encoding.decoded_header(data))
     theirs = either(lambda: decode_stream_header(data))
-    if theirs == "NotCanonical":  # the text has no canonical form: 0 and an empty list may be written out
+    if theirs == "NotCanonical":  # the reference has no canonical form: 0 and an empty list may be encoded
         assert any(key > 2 and not value for key, value in content.items())
         return
     assert isinstance(ours, str) == isinstance(theirs, str), (ours, theirs)

@@ -156,7 +156,7 @@ def test_hazard_12_agreed_payloads_advance_the_expected_indices() -> None:
     expected, chains = advance_expected(state, context)
     assert expected.of(past[0].filter(past[0]["destination"] == 1))[0].tolist() == [10]
     assert chains.tolist() == [0, 1]
-    # One that is older than the state: who has agreed on it builds an empty payload, the other goes on.
+    # An older one than the state: after agreement an empty payload is built, the other continues.
     agreed = state.agreed
     ends = {
         name: np.where(agreed["destination"] == 1, np.uint64(index), agreed[name])

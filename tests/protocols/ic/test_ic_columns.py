@@ -96,7 +96,7 @@ def test_columns_other_than_messages_are_rejected() -> None:
         empty = pa.nulls(40, columns[name].type)
         with pytest.raises(EncodeError, match=f"has no {name}"):
             stream_digests(columns | {"kind": requests, name: empty}, indexes)
-    # Where they are not encoded, they may be null.
+    # Unencoded fields may be null.
     refunds = np.full(40, Kind.REFUND, dtype=np.uint8)
     nothing = {name: pa.nulls(40, columns[name].type) for name in ("method", "payload")}
     assert (stream_digests(columns | nothing | {"kind": refunds}, indexes) == stream_digests(

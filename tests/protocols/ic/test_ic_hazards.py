@@ -124,7 +124,7 @@ def test_hazard_4_bounds(engine: Engine) -> None:
     net = after_one_way(engine=engine)
     assert net.judged(0, 1, begin=5, end=4) == "InvalidStreamBounds"
     assert net.judged(0, 1, message_end=9) == net.judged(0, 1, message_end=5) == "InvalidSliceBounds"
-    # An unseen stream whose messages start below its begin: also the wrong first index, but this check comes first.
+    # An unseen stream with messages below its begin: also the wrong first index, but this check precedes.
     assert net.judged(0, 1, message_begin=0) == "InvalidSliceBounds"
     net.rounds(1)
     net.call(1, 2, "hold")
@@ -201,11 +201,11 @@ def test_hazard_11_header_only_slices(engine: Engine) -> None:
     happened = net.rounds(1)
     assert of(happened, 1, "included") == [(1, "included", 0, ((0, 1, 4, 1, 1, 4),))]
     happened = net.rounds(1)
-    # Signals are news: the slice has no messages and moves the signals alone.
+    # Signals are news: the slice has no messages and only advances the signals.
     assert of(happened, 0, "included") == [(0, "included", 1, ((0, 1, 1, 4, None, None),))]
     assert len(of(happened, 0, "collected")) == 3
     happened = net.rounds(1)
-    # Without news it is not offered, and refused if somebody offers it. That something was collected is not news.
+    # Without news it is not offered, and rejected if offered. Garbage collection is no news.
     assert of(happened, 1, "included") == []
     assert net.judged(0, 1) == net.judged(1, 0) == "EmptySlice"
     assert net.judged(0, 1, begin=5, end=6) == "UnexpectedMessages", "it begins beyond what is expected"
@@ -323,7 +323,7 @@ def test_hazard_19_returned_receiver_takes_no_earlier_request(engine: Engine, op
     moves = [(2, 2, 2), (5, 2, 1)]
     net = engine(three, options=options, moves=moves, withheld=frozenset({(at, 0, 1) for at in range(2, 6)}))
     net.call(1, 2, "take", b"first", cycles=10)
-    net.rounds(1)  # routed to subnet 1, which takes nothing for a while
+    net.rounds(1)  # routed to subnet 1, which accepts nothing for a while
     net.call(1, 2, "take", b"second", cycles=10)
     net.rounds(3)
     net.rounds(6)
@@ -411,7 +411,7 @@ def test_hazard_21_reject_signal_for_a_response_forwards_it_for_any_reason(engin
     net = engine(TWO, options=DEPLOYED)
     net.call(1, 2, "echo")
     net.rounds(3)
-    # Subnet 0 says it rejected the response at index 1 of the stream from subnet 1.
+    # Subnet 0 claims it rejected the response at index 1 of the stream from subnet 1.
     net.lie(0, 1, 1)
     happened = net.rounds(1)
     assert of(happened, 1, "committed", "RESPONSE", 2, 1, 0, (0, 0, 2), None)
@@ -423,7 +423,7 @@ def test_hazard_22_reject_signal_in_two_slices_is_handled_once(engine: Engine) -
     )
     net.call(1, 2)
     net.rounds(3)
-    # Subnet 1 has not seen that the message is collected; it goes on listing the signal, and has news.
+    # Subnet 1 has not seen the message's collection; it continues to list the signal, and has news.
     net.call(3, 1)
     net.hosts[3] = 1
     net.rounds(1)
@@ -444,7 +444,7 @@ def test_hazard_23_full_stream_delays_while_others_continue(engine: Engine) -> N
     net.rounds(3)
     assert [len(queue[1]) for name, queue in net.view(0)["output_queues"].items() if name == (1, 2)] == [2]
     assert net.answers(1) == [(5, 0), (4, 0)], "other destinations go on, our own too"
-    # The stream is full from the beginning of the round.
+    # The stream is full from the start of the round.
     net.call(1, 3, "echo")
     net.rounds(3)
     assert net.answers(1)[2:] == [(6, 0)]
@@ -461,7 +461,7 @@ def test_hazard_23_forwarded_messages_take_their_slots_first(engine: Engine) -> 
     net = engine(three, options=options, moves=[(3, 1, 2)])
     net.call(1, 2, "echo")
     net.rounds(3)
-    # Subnet 1 learns that its answer was rejected, and sends it on to subnet 2, where canister 2 has a call to make.
+    # Subnet 1 learns that its answer was rejected, and forwards it to subnet 2, where canister 2 has a call.
     net.call(2, 3, "echo")
     happened = net.rounds(1)
     assert of(happened, 1, "committed") == [(1, "committed", "RESPONSE", 2, 1, 0, (2, 0, 1), None)]
@@ -484,7 +484,7 @@ SMALL_MESSAGES = {"limits": "deployed", "limit": {"message_bytes": 20}}
 
 def test_hazard_25_request_too_large_for_another_subnet_is_rejected_locally(engine: Engine) -> None:
     net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (0, ACTOR)}, options=SMALL_MESSAGES)
-    net.call(1, 2, "hold", bytes(16), cycles=5)  # the method's name counts too
+    net.call(1, 2, "hold", bytes(16), cycles=5)  # the method name counts too
     net.call(1, 2, "hold", bytes(17), cycles=5)
     net.call(1, 3, "hold", bytes(21), cycles=5)
     happened = net.rounds(1)
@@ -788,7 +788,7 @@ def rows_of(frame: Frame, owner: str, program: int) -> list[Any]:
     ]
 
 
-# ---- canisters that are removed
+# ---- removed canisters
 
 
 def all_cycles(net: Network) -> int:

@@ -220,7 +220,7 @@ SCALAR = {"echo": "scalar_echo", "caller": SCALAR_CALLER}
 def test_both_forms_of_a_program_are_equal(scenario: Scenario) -> None:
     def with_programs(names: dict[str, str]) -> Scenario:
         forms = {n: (host, names.get(p or "", p), balance) for n, (host, p, balance) in scenario.canisters.items()}
-        # The two forms of echo differ in what they say to users.
+        # The two forms of echo differ in their messages to users.
         echoes = {number for number, (_, name, _) in forms.items() if name in ("echo", "scalar_echo")}
         ingress = {
             tick: [call for call in calls if call.receiver not in echoes] for tick, calls in scenario.ingress.items()

@@ -185,7 +185,7 @@ def test_replaced_nodes_sign_with_the_same_key() -> None:
     assert stuck.state.heads["certified"].tolist() == [4, 2, 4], "without them nobody signs for it"
 
 
-# ---- what cannot be
+# ---- invalid networks
 
 
 def kernel(membership: Membership, roles: dict[int, str]) -> IcKernel:

@@ -162,7 +162,7 @@ def test_encodings_equal_the_vectors() -> None:
         "CanisterStopped",
     )
     rejects = tuple((249 + place, Reason[name]) for place, name in enumerate((*by_reason, "Unknown")))
-    # The vector has one reason more and flags; without them its map of reasons is this.
+    # The vector has one more reason and flags; without them its map of reasons is this.
     fields = "05a7008107018106028102038103048105058104068101"
     assert oracle_encoding.encoded_header(23, 25, 256, rejects).hex() == "a4001701181902190100" + fields
 

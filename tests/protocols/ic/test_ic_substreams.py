@@ -51,7 +51,7 @@ def test_certified_substreams_equal_the_oracle(mode: str, data: st.DataObject) -
     compare(in_mode(data.draw(drawn), mode), roots=True)
 
 
-# ---- what every mode delivers
+# ---- deliveries of every mode
 
 
 @few(sized(2, 200))
@@ -83,7 +83,7 @@ def deliveries(scenario: Scenario) -> Counter[tuple[Any, ...]]:
     return Counter((e.chain, e.kind, e.message, e.sender, e.receiver, e.cycles, e.code) for e in found)
 
 
-# ---- the order that a mode promises
+# ---- the order of a mode
 
 HOMES = {10: 1, 11: 1, 20: 2, 21: 2}
 SUBNETS = (1, 2)

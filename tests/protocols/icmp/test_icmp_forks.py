@@ -66,7 +66,7 @@ def _random(seed: int) -> Driven:
         faults.append(FaultRule("halt", r.choice((4, 0, 1)), None, first, first + r.randrange(6)))
     try:
         net = Driven(CHAINS, options=options, faults=faults, seed=seed, cuts=seed % 3 + 1, forgetful=seed % 2 == 1)
-    except InvalidInput:  # the relay chain's halts moved what begins and ends
+    except InvalidInput:  # halts of the relay chain moved starts and ends
         return _random(seed + 1_000)
     talk(net, r, 22)
     net.step(24)

@@ -52,7 +52,7 @@ def block(
     kinds = {True: ParachainCallKind.REGISTER, False: ParachainCallKind.DEREGISTER}
     state = apply_membership_calls(state, [ParachainCall(kinds[comes], p) for comes, p in paras], number)
     at = lookup_rows(state["paras"], Frame({"para": rows["source"]}, len(rows)), ("para",))
-    # Who goes and comes again in this block begins with a new watermark.
+    # A chain that leaves and returns in this block starts with a new watermark.
     rows = rows.with_columns(last=np.maximum(rows["last"], state["paras"]["watermark"][at]))
     codes = acceptance.check_receipts(rows, sent, calls, state, number, options)
     refused = {int(p): ReceiptError(code).name for p, code in zip(rows["source"], codes.tolist(), strict=True) if code}
@@ -203,7 +203,7 @@ def _violating(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.C
     mark = {"AheadRelayParent": 10, "AdvancementRule": 6, "LandsOnBlockWithNoMessages": 8}
     watermark = next((mark[name] for name in names if name in mark), 9)
     if last == 4:
-        # A channel that is not there has no limits of its own: what else is wrong is wrong with it, too.
+        # A missing channel has no limits of its own: other errors occur with it too.
         s.channels = {pair: channel for pair, channel in s.channels.items() if pair[1] != 2}
     messages = (*((y, b"") for y in before), (last, b"m" * length))
     return s, spec.Receipt(5, 9, watermark, messages), config

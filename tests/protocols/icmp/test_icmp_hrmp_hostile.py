@@ -92,7 +92,7 @@ def test_malicious_candidates_are_rejected_by_name_without_effect() -> None:
     assert hostile.headers == honest.headers and hostile.tick == honest.tick
     counts = hostile.reasons()
     assert set(counts) == set(REFUSED.values())
-    # Of those that can always be made there is one for each block; what is consumed can be falsified in four ways.
+    # Always possible forgeries occur once per block; consumed messages can be falsified in four ways.
     made = sum(map(len, (roots for chain, roots in honest.headers.items() if chain))) - 3
     always = {name for what, name in REFUSED.items() if what in ("parent", "ahead", "many", "unknown", "calls")}
     assert {name: counts[name] for name in always} == dict.fromkeys(always, made)

@@ -31,7 +31,7 @@ def test_every_node_equals_the_oracle_nodes_in_content_and_time(case: str, seed:
     for some, _ in rows(kernel):
         log += some
     if case == "minisketch":
-        # A sketch that goes out in a slice has what all of the slice brought, so that fewer have to be larger.
+        # A sketch sent in a slice covers the whole slice, so that fewer have to be enlarged.
         assert {put[:2] for put in puts(log)} == {put[:2] for put in puts(w.g.rows)}
     else:
         assert puts(log) == puts(w.g.rows)
@@ -41,7 +41,7 @@ def test_every_node_equals_the_oracle_nodes_in_content_and_time(case: str, seed:
     record = Record([*w.g.base.log, *log], w.options)
     found = [finding for check in GOSSIP_CHECKS for finding in check(record)]
     assert found == [] and l1_reach(record, holders) == []
-    # The checks look at something: at what is not in one node's pool, at what was sent twice.
+    # The checks have content: queues missing in one node's pool, and repeated sends.
     poor = [row for row in log if not (isinstance(row, Pool) and row.node == name(1))]
     assert l1_reach(Record([*w.g.base.log, *poor], w.options), holders)
     sent = next(at for at, row in enumerate(log) if isinstance(row, Sent))

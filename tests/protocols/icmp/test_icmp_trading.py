@@ -147,7 +147,7 @@ def play(seed: int) -> dict[str, int]:
             under_way.append(Mail())
 
         def later() -> Mail:
-            # Links keep order only by the step: what is sent together may come apart by some steps.
+            # Links preserve order only by step: messages sent together may arrive some steps apart.
             return under_way[min(random.randint(0, 3), random.randint(0, 3))]
 
         for node, peer, queue in mail.offered:

@@ -182,7 +182,7 @@ def test_amounts_are_integers_of_any_type(kind: Any) -> None:
     trial = cw.Trial(attached_as(kind, []), balance=10)
     answer = trial.request("buyer", "m", amount=2**63 - 1)[0]
     assert isinstance(answer, cw.Answer) and type(answer.refund) is int
-    assert answer.code == (5 if kind is float else 0)  # a float is no whole number, and has too few digits for one
+    assert answer.code == (5 if kind is float else 0)  # a float is no integer, and lacks digits
     assert trial.balance + answer.refund + (0 if kind is float else 5) == 10 + 2**63 - 1
 
 

@@ -151,7 +151,7 @@ def test_roots_are_independent_of_partitions_caches_and_restarts(
     folder.mkdir()
     with network(folder, SCENARIO + FORK, partitions=partitions) as net:
         net.step(0, carried=carried((0, wire(SEND, 1, 5, 1)), (3, wire(CLAIM, 0, 70, 2))))
-        # The record of a tick that was never committed does not count.
+        # The record of an uncommitted tick does not count.
         InputRecord(net.lake).write(1, carried=carried((0, wire(SEND, 1, 1000, 77))))
     with network(folder, SCENARIO + FORK, partitions=partitions, resume=True) as net:
         play(net, fork=True)

@@ -88,7 +88,7 @@ def test_every_value_of_every_table_is_in_the_root(part: str) -> None:
     table = STATE_TABLES[part]
     for name in table.schema.names:
         if name == table.owner:
-            continue  # whose a row is decides which root it is in
+            continue  # the owner of a row decides its root
         after = roots(net, with_frame(net, state, part, frame.with_columns(**{name: changed(frame[name])})))
         assert sum(one != two for one, two in zip(before, after, strict=True)) == 1, f"{part}.{name}"
 

@@ -51,7 +51,7 @@ def executed(inputs: Frame, answers: list[tuple[int, Ref, bool]]) -> Execution:
     )
     origins = np.array([row for row, _, _ in answers], dtype=np.int64)
     frame = Frame({"row": np.empty(0, np.int64), "text": pa.array([], pa.string())}, 0)
-    # What is given back says nothing about what was attached.
+    # Refunds say nothing about attached amounts.
     produced = produced.with_columns(amount_high=nothing, amount_low=nothing)
     return Execution(produced, origins, frame, frame, {}, frame, asked)
 

@@ -49,7 +49,7 @@ class Played:
 
     def __init__(self, run: KernelRun, tick: Tick) -> None:
         self.run, self.tick, self.group = run, tick, run.groups[0]
-        # Trees are changed in place: who has none builds them.
+        # Trees are changed in place: a state without trees builds them.
         self.state = replace(run.states[0], trees=None)
         self.ingress, self.carried = run._ingress(tick.tick, self.group), CARRIED_SCHEMA.empty_table()
         self.plan = run.kernel.plan(self.state, self.group, run.view(self.group), self.ingress, self.carried, tick)
@@ -160,7 +160,7 @@ def test_subnet_stopping_during_a_tree_rebuild_stops_alone() -> None:
     for tick in range(1, 12):
         kept.round(Tick(tick, tick))
     assert kept.state.stopped["cause"].to_pylist() == ["IndexOverflow"]
-    # The round that failed made no height.
+    # The failed round made no height.
     assert kept.state.heads["number"].tolist() == [8, 11, 11]
 
 

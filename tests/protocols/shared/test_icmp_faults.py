@@ -184,22 +184,22 @@ OFF, ON = "deregister", "register"
 @pytest.mark.parametrize(
     ("calls", "faults", "count", "dropped"),
     [
-        # What a sender has built on the block without the recipient is included in the one that has it again.
+        # The sender's block without the recipient is included in the branch that has it again.
         pytest.param([(4, OFF), (5, ON)], [], 14, None, id="at once"),
         pytest.param([(5, OFF), (6, ON)], [], 14, None, id="at once, a block later"),
         pytest.param([(6, OFF), (9, ON)], [FaultRule("halt", 3, None, 7, 14)], 12, None, id="the relay halts between"),
-        # Sender and recipient go back, and what was consumed before is the sender's again.
+        # Sender and recipient revert, and consumed messages return to the sender.
         pytest.param([(5, OFF), (9, ON)], [FaultRule("halt", 3, None, 6, 14)], 12, {1, 2}, id="both go back"),
-        # All was consumed at leaf 1 before, and nothing is given up as long as there is another.
+        # All was consumed at leaf 1 before, and nothing is dropped while there is another.
         pytest.param([(14, OFF)], [_fork(2, 20, 1, 1, 1)], 3, set(), id="in a fork, after all was consumed"),
-        # b never heard of any, so that nothing was unrouted.
+        # b never learned of any, so that nothing was unrouted.
         pytest.param([(0, "block"), (9, OFF)], [], 12, {0, 1, 2}, id="censored before"),
-        # Neither side of the gap is lost; what lies in it goes at once, though nothing after it was consumed.
+        # Neither side of the gap is lost; its contents are dropped at once, though nothing later was consumed.
         pytest.param([(5, "block"), (9, "unblock")], [], 14, {3, 4, 5, 6}, id="censored between"),
         pytest.param([(5, "block")], [_fork(3, 12, 0, 1, 1)], 14, None, id="censored in a fork"),
-        # With its first block after the fork the sender gave up what was censored; that block is refused.
+        # In its first block after the fork the sender dropped the censored queue; that block is rejected.
         pytest.param([(3, "block"), (8, "unblock"), (12, OFF)], [_fork(2, 10, 1, 1, 1)], 13, None, id="and back again"),
-        # b halts until it is deregistered; the sender follows a leaf that is lost, or the one that is kept.
+        # b halts until it is deregistered; the sender follows the lost leaf, or the retained one.
         *(
             pytest.param(
                 [(8, OFF), (12, ON)],

@@ -39,7 +39,7 @@ from tests.support.xdm.xdm_network import Network
         (SIGNED, {}, "BadOrigin"),
         ({**SIGNED, "balance": RESERVE}, {"by": "p1"}, "InsufficientBalance"),
         ({**SIGNED, "balance": RESERVE}, {"by": "p1", "foreign": "A", "max_outgoing": 0}, "InsufficientBalance"),
-        (SIGNED, {"by": "p2"}, "InsufficientBalance"),  # a program of another chain has nothing here
+        (SIGNED, {"by": "p2"}, "InsufficientBalance"),  # a program of another chain has no account here
         (SIGNED, {"by": "p1", "foreign": "A", "max_outgoing": 0}, "InvalidChain"),
         ({**SIGNED, "channel_reserve_fee": 0}, {"by": "p1", "max_outgoing": 0}, "InvalidMaxOutgoingMessages"),
         ({**SIGNED, "channel_reserve_fee": 0, "allowlist": "on"}, {"by": "p1"}, "InvalidChannelReserveFee"),
@@ -236,7 +236,7 @@ def test_in_flight_calls_at_a_remote_close_are_rejected_and_refunded() -> None:
     settled(net)
     assert outcome(net) == (0, 3)
     assert ("B", "InvalidChannelState") in notices(net)
-    fee = 2 + 2  # of the message and of the response: one of weight, one for the relayer
+    fee = 2 + 2  # of message and response: one for weight, one for the relayer
     assert balance(net, 1) == 1_000 - 3 * fee
     net.call(1, 2)
     run(net, 2)
@@ -271,7 +271,7 @@ def test_request_on_an_initiated_channel_consumes_no_nonce() -> None:
     assert channel(net, B, A)["next_inbox"] == 1
 
 
-# ---- all of it together
+# ---- whole networks
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tests.support.xdm.properties.xdm_value import Replay
 from tests.support.xdm.xdm_network import Network
 
 CLOSED_BY = {
-    # closer, tick: what the caller has of the 70 attached, what who answered has, what is refused on each side
+    # closer, tick: the caller's share of the 70 attached, the callee's share, rejections on each side
     ("A", 2): (0, 70, {"A": "NoOpenChannel", "B": "NoOpenChannel"}),
     ("A", 8): (0, 70, {"A": "NoOpenChannel", "B": "NoOpenChannel"}),
     ("A", 18): (0, 70, {"A": "NoOpenChannel", "B": "InvalidChannelState"}),
@@ -124,10 +124,10 @@ PLANNED = {"chain": "A", "foreign": "B", "do": "initiate"}
     [
         ({**PLANNED, "tick": 90}, (), 70),
         pytest.param({**PLANNED, "tick": 90, "chain": "B", "foreign": "A"}, (), 70, marks=pytest.mark.slow),
-        # The one that is planned is never made: its chain makes no block in that tick.
+        # The planned one is never made: its chain makes no block in that tick.
         pytest.param({**PLANNED, "tick": 90}, (("halt", "A", None, 85, 95, {}),), 0, marks=pytest.mark.slow),
         ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A"}, (("halt", "B", None, 85, 95, {}),), 0),
-        # It is refused (BadOrigin), of which the other chain knows in the block after.
+        # It is rejected (BadOrigin), which the other chain knows in the block after.
         ({**PLANNED, "tick": 90, "chain": "B", "foreign": "A", "by": "p3"}, (), 0),
     ],
 )

@@ -35,7 +35,7 @@ def test_older_channel_is_used_when_the_newest_is_full() -> None:
 @pytest.mark.parametrize(
     ("waits", "balance", "said"),
     [
-        # Fees are 4 a call, and a unit stays: the first pays for none, the second for one, the third for all.
+        # Fees are 4 per call, and a unit remains: the first pays for none, the second for one, the third for all.
         ("off", (4, 5, 100), ["FundsUnavailable", "", "FundsUnavailable", "", "NoOpenChannel"]),
         ("on", (4, 5, 100), ["FundsUnavailable", "", "FundsUnavailable", "", "waits"]),
         ("off", (100, 5, 100), ["", "", "NoOpenChannel", "NoOpenChannel", "NoOpenChannel"]),
@@ -215,7 +215,7 @@ def test_channel_with_a_full_outbox_closes_after_a_response() -> None:
     net.call(1, 2)
     net.block()
     assert _between(net, "A", "B") == [(ChannelState.OPEN, 99)]
-    net.call(1, 2)  # takes no nonce: the last one is for the close request
+    net.call(1, 2)  # consumes no nonce: the last one is for the close request
     net.settle()
     net.block(12)
     assert _between(net, "A", "B") == [(ChannelState.CLOSED, 100)]

@@ -128,7 +128,7 @@ def test_programs_learn_the_reason(settled: LakeNetwork) -> None:
 def test_books_record_domain_balances(settled: LakeNetwork) -> None:
     issued = {row["chain"]: row["issuance_low"] for row in rows(settled, "money") if row["chain"]}
     books = [(row["what"], row["source"], row["amount_low"]) for row in rows(settled, "books")]
-    # Nothing is on its way, so that nothing is unconfirmed or cancelled.
+    # No message is in flight, so that nothing is unconfirmed or cancelled.
     assert books == [(Book.BALANCE, chain, amount) for chain, amount in sorted(issued.items())]
 
 
@@ -219,7 +219,7 @@ def test_value_a_domain_lacks_is_minted_nowhere() -> None:
 def test_rejected_value_is_claimed_once() -> None:
     books = Books(empty_frame(BOOKS_SCHEMA))
     books.apply(0, TransferRecord.OUT, 1, 100)
-    with pytest.raises(BookError):  # the other chain has not refused it
+    with pytest.raises(BookError):  # the other chain has not rejected it
         books.apply(0, TransferRecord.CLAIMED, 1, 100)
     books.apply(1, TransferRecord.REJECTED, 0, 100)
     books.apply(0, TransferRecord.CLAIMED, 1, 100)

@@ -49,7 +49,7 @@ def reasons(net: object) -> Counter[str]:
 
 
 def test_three_relayers_race_and_one_misbehaves(tmp_path: Path, spark: SparkSession) -> None:
-    # A header that is one height too old was never seen where nothing was relayed before.
+    # A header one height too old was never seen where nothing was relayed before.
     ticks = [*range(13), *range(17, 26)]
     traffic = SCRIPT + calls("echo", ticks) + calls("other", ticks)
     net = opened(tmp_path, BASE + RACE + CHAINS + PROGRAMS + LIES + traffic)

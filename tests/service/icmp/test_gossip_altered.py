@@ -125,12 +125,12 @@ def test_altered_traces_are_rejected_or_differ(whole: Path, tmp_path: Path, many
         written(path, rows)
         if said == f"holds of {before.received}":
             if len(where) == 1 and FIELDS[where[0]] in ("declared", "arrived"):
-                # What several connections brought in one step has no order.
+                # Messages of several connections in one step have no order.
                 assert value == rows[row][where[0]][::-1]
                 continue
             assert row == 0 or FIELDS[where[0]] in UNCONFIRMED, (path.name, row, where, value)
         elif said.startswith("holds of "):
-            # The last that came over a connection is not there: a trace of less.
+            # The last packet of a connection is missing: a shorter trace.
             assert FIELDS[where[0]] in ("declared", "arrived") and said < f"holds of {before.received}", (where, value)
         elif said != "differs":
             assert re.fullmatch(r"\S*/node-\S*: record \d+ is none of a trace: \w.*", said), said
@@ -315,7 +315,7 @@ def test_bit_flips_in_a_closed_trace_are_detected(whole: Path, tmp_path: Path) -
             open_trace(folder)
         assert path.name in str(found.value) and "\n" not in str(found.value)
         path.write_bytes(data)
-    # What ends early was a kill's doing only where it was so when the trace was closed.
+    # An early end counts as a kill only if it existed when the trace was closed.
     one(folder).write_bytes(one(folder).read_bytes()[:-3])
     assert "was altered" in outcome(folder)
     one(folder).unlink()

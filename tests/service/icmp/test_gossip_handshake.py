@@ -96,14 +96,14 @@ def test_listener_on_a_dead_nodes_port_learns_nothing_reusable() -> None:
             hello = decode_hello(said[0], NETWORK)
             writer.write(encode_frame(Hello(NETWORK, HIGH, LOW, hello.nonce).encode()))
             said.append(await heard(reader))
-            # What it said is not what the other end must say: neither its hello nor its proof, given back.
+            # Its message differs from the other end's: neither its hello nor its proof, reflected.
             writer.write(encode_frame(said[1]))
             assert await reader.read() == b""
 
         await instead_of_high(low, attack)
         assert not low.joined and low.links.refused["stranger"] == 1
         assert SECRET not in b"".join(said)
-        # To the node in whose place he was he says the same again.
+        # It repeats the same to the node it impersonates.
         reader, writer = await asyncio.open_connection(HOST, await high.links.listen())
         for part in said:
             writer.write(encode_frame(part))

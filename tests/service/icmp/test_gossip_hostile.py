@@ -112,7 +112,7 @@ def test_node_survives_strangers_and_a_hostile_peer_and_serves_the_honest_one() 
         for data in (struct.pack("<I", 2**32 - 1), unproved, encode_frame(b"GET / HTTP/1.1"), encode_frame(hello[:20])):
             await stranger(port, data)
 
-        # What is judged costs reputation until the node has enough of this peer.
+        # Checked packets cost reputation until the node disconnects this peer.
         hostile = await Peer(HOSTILE, network, port).connect()
         hostile.declare(*(bytes([n]) * 32 for n in range(6)))
         hostile.send(queue_topic(theirs.issued), GossipedQueue(theirs.root, (b"another body",)))
@@ -127,7 +127,7 @@ def test_node_survives_strangers_and_a_hostile_peer_and_serves_the_honest_one() 
         await stranger(port, encode_frame(hello) + bytes(1 << 20))
         assert process.memory_info().rss < before + (64 << 20)
 
-        # The node serves the honest peer as before: it sends its own queue, and takes the other.
+        # The node serves the honest peer as before: it sends its own queue, and accepts the other.
         honest.declare(leaf.hash)
         heard = await honest.hears()
         assert isinstance(heard, GossipedQueue) and heard.root in {one.root for one in leaf.listed if one.source == 1}

@@ -47,7 +47,7 @@ def test_known_nodes_reconnect() -> None:
         assert two.links.connections[1].session == one.links.connections[2].session
         await two.links.close()
         await until(lambda: one.left)
-        # It comes back elsewhere.
+        # It returns at another address.
         again = End(2, {1: PeerLink(SECRET, dials=False)})
         one.links.found(2, await again.links.listen())
         await until(lambda: again.joined)
@@ -77,7 +77,7 @@ def test_strangers_are_rejected(name: str) -> None:
         reader, writer = await asyncio.open_connection(HOST, await node.links.listen())
         writer.write(encode_frame(hello.encode()) + encode_frame(b"dot1 and more".ljust(32)))
         said = await reader.read()
-        # Nothing but a hello is said to who says to be a peer, nothing at all to others.
+        # The node answers a claimed peer with a hello only, and others with nothing.
         assert not said if hello != HELLO else decode_hello(said[4:], NETWORK).peer == 2
         assert node.links.refused == {reason: 1} and not node.joined
         await node.links.close()

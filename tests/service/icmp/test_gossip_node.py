@@ -214,5 +214,5 @@ def test_nodes_deliver_every_queue_to_all() -> None:
         standings = [core.standing() for core in cores.cores.values()]
         assert all(one["there"] == one["expected"] for one in standings)
     assert cores.chain.posted >= 12 and all(len(got) > 8 for got in cores.got)
-    # What the block before the last one posted waits for its parachain's next block; all that is older was consumed.
+    # Queues before the last posted one await their parachain's next block; older ones were consumed.
     assert {entry.number for entry in cores.chain.best.unrouted} <= {5, 6}

@@ -68,7 +68,7 @@ def test_queues_reach_all_nodes_despite_a_kill_and_replay_agrees(
     assert not any(psutil.pid_exists(node["pid"]) for node in found["nodes"])
     code, replayed = said(capfd, "replay", trace)
     assert code == 0 and replayed["holds"] and replayed["lives"] == 4
-    # Of the life that was killed the last of it got was never reported.
+    # The last received packets of the killed life were never reported.
     assert replayed["got"] >= sum(node["got"] for node in found["nodes"]) and replayed["received"] > 0
     assert oracle_differences(tmp_path / "trace") == (replayed["got"], [])
 

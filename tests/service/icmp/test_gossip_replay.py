@@ -26,7 +26,7 @@ from causeway.gossip.processes.trace import MOST_ITEMS, ProcessRun, TraceWriter,
 from tests.support.gossip.gossip_cores import RELAY, Cores
 from tests.support.gossip.gossip_oracle import oracle_differences
 
-# A purge falls between two steps as well as on one: 21 is a multiple of the 7 ms between steps.
+# A purge falls between two steps and on one: 21 is a multiple of the 7 ms between steps.
 OPTIONS = GossipOptions(purge_interval=21)
 
 LEAVES, ARRIVED, GOT, BODIES = 3, 7, 8, 9
@@ -143,7 +143,7 @@ def test_packet_received_before_sending_is_a_difference(trace: Path) -> None:
 
     def later(steps: list[Any]) -> None:
         for step in steps:
-            step[0] += step[0] % 21 != 0  # but for purges
+            step[0] += step[0] % 21 != 0  # except purges
 
     altered(trace / "node-000-life-1.trace", later)
     assert replay(trace).different

@@ -92,7 +92,7 @@ def test_input_during_a_pause_is_dropped_and_requested_again() -> None:
         reader, writer = await node.dialled()
         writer.write(declared(OLD))
         await until(lambda: node.node.standing()["peers"] == 1)
-        # From here on until the node runs again: its peer sends what its last leaf lists, and the chain goes on.
+        # During the pause its peer sends the queues of its last leaf, and the chain continues.
         node.answers = False
         for queue in QUEUES[:-1]:
             writer.write(sent(queue))
@@ -100,7 +100,7 @@ def test_input_during_a_pause_is_dropped_and_requested_again() -> None:
         node.passed += 2 * LATE
         await until(lambda: node.links.refused["late"])
         with pytest.raises(EOFError):
-            await node.dialled()  # nobody before it knows the leaves of today
+            await node.dialled()  # no earlier node knows the current leaves
         node.answers = True
         await until(lambda: not node.links._paused)
         reader, writer = await node.dialled()

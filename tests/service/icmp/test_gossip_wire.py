@@ -190,7 +190,7 @@ def test_keepalives_buffered_during_a_pause_are_not_excess_chatter() -> None:
         quick = Bounds(alive=SHORT)
         connection, (_, writer), ended = await connected(quick)
         for _ in range(SPARE_SIGNS + 2):
-            time.sleep(SHORT)  # nothing runs, as in a process that was stopped; a sign is due after each
+            time.sleep(SHORT)  # nothing runs, as in a paused process; a keepalive is due after each
             writer.write(ALIVE)
         writer.write(encode_frame(b"body"))
         await until(lambda: connection.inbox or ended)
@@ -220,7 +220,7 @@ def test_rate_budget_does_not_grow_with_time() -> None:
     budget = RateBudget(spare=3, rate=2.0)
     assert [budget.wait(10.0) for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
     assert budget.wait(11.0) == 0.5 and budget.wait(12.0) == 0
-    # After however long a time the same again.
+    # The same holds after any time.
     assert [budget.wait(10_000.0) for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
 
 
@@ -245,7 +245,7 @@ def test_declarations_beyond_the_budget_wait_in_order() -> None:
         await asyncio.sleep(SHORT)
         assert len(connection.inbox) == 5 and not ended
         connection.end("done")
-        # Who declares no faster than that is not slowed.
+        # Declarations at a lower rate are not delayed.
         connection, (_, writer), ended = await connected(Bounds(declared=200.0, declared_spare=4))
         writer.write(DECLARATION * 12 + encode_frame(b"a queue"))
         await until(lambda: len(connection.inbox) == 13)

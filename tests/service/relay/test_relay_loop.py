@@ -51,7 +51,7 @@ def test_header_is_reused_after_a_crash_before_its_proofs(tmp_path: Path) -> Non
         assert (step.headers, step.messages) == (1, 0)
         lakes.answer(step)
         lakes.settle()
-        del steps  # the process is gone, and the chain goes on
+        del steps  # the process has ended, and the chain continues
         for _ in range(2):
             lakes.nodes["left"].produce()
         assert lakes.lane("right")["client"]["latest"] > 0
@@ -191,7 +191,7 @@ def test_altered_proof_is_rejected_without_effect(tmp_path: Path) -> None:
 
         lakes.relay("right", submit=alter)
         assert lakes.lane("right")["receipt"] == before
-        # Only the first was in turn: the reference looks at proofs after the order.
+        # Only the first was in order: the reference checks proofs after the order.
         assert lakes.refused("right") == {"InvalidProof": 1, "OutOfOrder": 4}
         told = lakes.nodes["right"].outcome(names[-1])["faults"]
         assert {one["why"]: (one["count"], one["where"]) for one in told} == {
@@ -255,7 +255,7 @@ def test_expired_packets_time_out_and_a_cleanup_admits_later_ones(tmp_path: Path
         assert lakes.account("left")["accepted"] == 6
         assert lakes.lane("left")["send"]["head"] == 3
         lakes.nodes["left"].network.step(lakes.nodes["left"].network.tick + 1)
-        for _ in range(20):  # the heights of both come near each other, so that new packets are in time
+        for _ in range(20):  # the heights of both come close, so that new packets are in time
             lakes.nodes["left"].produce()
         lakes.send("left", {"to": "caller-left", "call": {"receiver": "echo-right", "method": "again"}})
         lakes.settle()

@@ -26,7 +26,7 @@ def test_delivery_is_repeated_after_several_blocks_without_progress() -> None:
     memory.handed_over((0, False), range(3, 8), 3, 115)
     assert memory.wanted(due, 116, LIMITS) == [LaneRequest(0, False, 8)]
     memory.handed_over((0, False), range(8, 10), 3, 116)
-    # The target goes on: it has as many blocks again.
+    # The target continues: it has twice as many blocks.
     assert memory.wanted({(0, False): (5, 10)}, 130, LIMITS) == []
     assert memory.wanted({(0, False): (5, 10)}, 144, LIMITS) == []
     assert memory.wanted({(0, False): (5, 10)}, 145, LIMITS) == [LaneRequest(0, False, 5)]
@@ -44,7 +44,7 @@ def test_lost_message_is_repeated_in_time_without_recent_deliveries() -> None:
         last |= dict.fromkeys(nonces, height)
         memory.handed_over(key, nonces, 0, height)
         assert last[0] == 100 + (height - 100) // LIMITS.resubmit_after * LIMITS.resubmit_after
-    # What the target takes back is brought again no earlier; what it has taken for long is forgotten.
+    # Reverted messages are not repeated earlier; long accepted ones are forgotten.
     assert memory.wanted({key: (40, 41)}, 140, LIMITS) == [LaneRequest(0, False, 40)]
     assert memory.wanted({key: (39, 40)}, 141, LIMITS) == []
     memory.wanted({key: (40, 41)}, 160, LIMITS)

@@ -106,7 +106,7 @@ def test_expired_proof_is_rejected_and_rebuilt() -> None:
 def test_reordered_messages_are_executed_in_order(inbox: str) -> None:
     net = network(fault("reorder", of=3), options={"inbox": inbox, "resubmit_after": 5})
     refused = settled(net)
-    # In a pool they wait for those before them, as transactions do.
+    # In a pool they wait for earlier ones, like transactions.
     assert set(refused) <= {"INVALID_NONCE"}
     events = net.events()
     executed = events.filter(
@@ -193,7 +193,7 @@ def test_minting_weights_other_than_fee_weights_are_detected(weights: Any, drift
                 found = str(error)
     assert supply(net.state) - sums.supply == drift
     assert found == ("value was made or lost (G7)" if drift else None)
-    # What was made of nothing is in no book: the receipt that says it is refused, and b proves nothing any more.
+    # Created value is in no book: its receipt is rejected, and b proves nothing any more.
     assert net.idle() == (drift <= 0)
     assert net.refusals() == ([("consensus", "BalanceUnderflow")] if drift > 0 else [])
 

@@ -170,7 +170,7 @@ def test_successive_forks_and_idle_periods() -> None:
         net.call(21, 12)
         net.block()
         net.reorganise(depth)
-    # Block 31, and all that came since, were taken back; block 3 is older than 8 blocks, and nothing is between.
+    # Block 31 and later ones were reverted; block 3 is older than 8 blocks, and nothing is between.
     assert net.gone_back_to() == 3
     assert net.settle() < 100
     assert executed(net, 22) == [0] and executed(net, 12) == list(range(5)) and users(net) == 6

@@ -162,7 +162,7 @@ def test_33_more_channels_than_a_block_takes(make: Make) -> None:
 
     100 channels with 200 messages each are in ``test_xdm_many_channels``.
     """
-    e = make(replace(FAST, max_outgoing_messages=3), domains=1)  # so each of them takes 3
+    e = make(replace(FAST, max_outgoing_messages=3), domains=1)  # so each of them accepts 3
     taken: list[set[tuple[int, int]]] = [set()]
 
     def hook(data: bytes, kind: Kind, dst: Chain, relayer: str) -> list[tuple[int, bytes]]:
@@ -171,7 +171,7 @@ def test_33_more_channels_than_a_block_takes(make: Make) -> None:
         return [(0, data)]
 
     e.gossip(hook)
-    for _ in range(20):  # one a block: the other side's pool takes the next id only (hazard 10)
+    for _ in range(20):  # one per block: the other side's pool accepts only the next id (hazard 10)
         e.initiate(0, CONSENSUS)
         e.step()
     e.step(2 * ROUND_TRIP)

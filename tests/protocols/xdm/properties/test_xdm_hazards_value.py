@@ -71,11 +71,11 @@ def test_21_acknowledging_unstored_messages(make: Make) -> None:
     e.rogue_acknowledge(1, 0, 0, 77)
     e.step()
     assert len(rows(e, "ResponseDeleted", 1)) == deleted
-    e.rogue_acknowledge(1, 0, 0, 2)  # takes 2 and 1
+    e.rogue_acknowledge(1, 0, 0, 2)  # accepts 2 and 1
     e.step()
     assert [row.nonce for row in rows(e, "ResponseDeleted", 1)] == [0, 2, 1]
     assert leftovers(e.record()) == []
-    record = e.record()  # and had 2 been lost before, 1 would be left below 3
+    record = e.record()  # and if 2 had been lost before, 1 would remain below 3
     without = [row for row in record.events if (row.event, row.nonce) != ("ResponseDeleted", 1)]
     assert leftovers(replace(record, events=without)) == [(1, 0, 0, 1)]
 

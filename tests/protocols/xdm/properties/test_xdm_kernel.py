@@ -84,6 +84,6 @@ def test_random_networks_hold_guarantees_under_any_partitioning(seed: int) -> No
     roots = play(net, calls, Sums(net), record, log, Replay(net))
     assert record.requests, "something was sent"
     assert violations(log.record()) == []
-    # Every other network loses its tries in every block, the others are cut into buckets.
+    # Every second network loses its tries in every block, the others are split into buckets.
     other = Network(**keywords, forgetful=True) if seed % 2 else Network(**keywords, cuts=2 + seed // 2 % 3)
     assert play(other, calls) == roots

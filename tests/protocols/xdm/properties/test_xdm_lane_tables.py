@@ -99,7 +99,7 @@ def test_table_holds_added_and_not_removed_rows(seed: int, monkeypatch: pytest.M
                     following[lane] += rng.randrange(1, 3) if jumps else 1
                     coming.append((*lane, following[lane]))
             if not orderly and rng.random() < 0.3 and before:
-                lane = sorted(following)[0]  # a number below those that are there
+                lane = sorted(following)[0]  # a number below the existing ones
                 low = [(*lane, number) for number in range(following[lane]) if (*lane, number) not in used]
                 coming += [key for key in low[:1] if key not in coming]
             rng.shuffle(coming)
@@ -122,7 +122,7 @@ def test_table_holds_added_and_not_removed_rows(seed: int, monkeypatch: pytest.M
         _check_delta(table, start, before, there)
         versions.append((table, sorted(there)))
         if rng.random() < 0.3:
-            table["payload"]  # made into columns
+            table["payload"]  # converted to columns
     for version, keys in versions:
         assert keys_of(version.select(version.names)) == keys
 

@@ -107,7 +107,7 @@ def fees(both: Both) -> int:
     return sum(e.src_fee + e.dst_fee for e in both.kernel.events() if e.event == "OutboxMessage" and e.chain == 0)
 
 
-# ---- whichever comes first
+# ---- any order
 
 
 @pytest.mark.parametrize("blocks", [None, 1, pytest.param(2, marks=slow), pytest.param(9, marks=slow)])
@@ -216,7 +216,7 @@ def test_altered_response_tag_loses_only_an_outstanding_answer(first: str, answe
     assert told(both, "InboxMessageResponse", 0) == ([] if answered else ["InvalidMessagePayload"])
 
 
-# ---- chains that do not keep the rules
+# ---- misbehaving chains
 
 
 def forge(both: Both, chain: Chain, foreign: Chain, answer: Answer) -> None:

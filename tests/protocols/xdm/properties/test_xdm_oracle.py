@@ -82,7 +82,7 @@ def test_random_networks_keep_all_guarantees(seed: int, options: Options, domain
     assert violations(record) == []
     counts = Counter(e.event for e in net.events())
     assert counts["InboxMessage"] > 15
-    # All that an open or initiated channel has sent is answered (L1).
+    # All messages of an open or initiated channel are answered (L1).
     left = {key for key in record.outbox or () if net.chains[key[0]].state.channels[key[1], key[2]].state != 2}
     assert not left
 
@@ -170,7 +170,7 @@ def test_log_of_one_side_leaves_authenticity_unchecked() -> None:
     assert unchecked(alone) == ["G2: 4 rows InboxMessage of 1 are not checked: the log of 0 is missing"]
 
 
-# Calls one by one: the errors in the reference's order. Every step mends one fault and leaves the later ones.
+# Calls one by one: the errors in the reference's order. Every step repairs one fault and leaves the later ones.
 
 
 def node(**options: object) -> ChainNode:
@@ -191,7 +191,7 @@ def test_checks_of_initiate_channel() -> None:
     assert error_of(initiate_channel, c, c.root, 1) == "ChainNotAllowed"
     c.state.allowlist.add(1)
     assert error_of(initiate_channel, c, c.root, 1) == "Overflow"
-    assert c.state.balances == {c.root: 100} and not c.events  # none has changed anything
+    assert c.state.balances == {c.root: 100} and not c.events  # none has an effect
     c.state.next_channel_id[1] = 4
     assert initiate_channel(c, c.root, 1) == 4
     assert (c.state.balances, c.state.deposits, c.state.next_channel_id) == ({c.root: 90}, {(1, 4): 10}, {1: 5})

@@ -95,7 +95,7 @@ def test_recorded_message_under_an_mmr_is_valid_end_to_end(name: str) -> None:
         c = ChainNode(x.dst, Options(strict_envelope=strict))
         c.view.best = 12
         c.view.hashes[9], c.view.roots[9], c.view.leaves = b"h" * 32, mmr.root(9), {n: n for n in range(11)}
-        if kind == "response" or x.nonce:  # the channel that such a message needs
+        if kind == "response" or x.nonce:  # the channel needed by such a message
             initiating = ChainNode(x.src, c.options, state=State(balances={c.root: 100}))
             initiate_channel(initiating, c.root, x.dst)
             ch = replace(initiating.state.channels[x.dst, 0], next_inbox_nonce=x.nonce)

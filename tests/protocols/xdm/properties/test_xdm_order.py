@@ -148,7 +148,7 @@ def test_call_is_rejected_by_the_first_failing_check(options: Options) -> None:
     assert refusals(pair, "planned") == [error for _, error in cases]
 
 
-# What programs send
+# Messages of programs
 
 NOT_LISTED = [ListAsk(1, 0, 1, False)]
 CLOSED = [ChannelAsk(1, 0, 1, ROOT, 0)]
@@ -171,7 +171,7 @@ def test_program_message_is_rejected_by_the_first_failing_check(case: str) -> No
     assert refusals(pair, "user") == [error]
 
 
-# What requests are answered
+# Answers to requests
 
 TRUSTING = replace(ON, trust_tag="on")
 

@@ -55,11 +55,11 @@ class Account:
                     self.held_in[chain, *message] = tick + 1
                 elif why == ValueReason.FEE_PAID:
                     source, destination, substream, index = message
-                    if substream % 2:  # the response; its request was named when the fee was minted
+                    if substream % 2:  # the response; its request was logged when the fee was minted
                         message = [destination, source, substream - 1, index]
                     due[chain, self.held_in.pop((chain, *message))] += amount
         for (chain, number), amount in due.items():
-            # Of the consensus chain the author of the block; who that is, is drawn.
+            # On the consensus chain the sampled author of the block.
             author = self.net.kernel.operators.submitters
             operators = self.submitted[chain, number] if chain else author(chain, number)
             each, left = amount // len(operators), amount % len(operators)

@@ -33,7 +33,7 @@ def scenario(seed: int) -> Network:
     for chain, foreign in (("consensus", "a"), ("a", "b"), ("b", "consensus")):
         call = {"chain": chain, "foreign": foreign, "by": owners[chain][0]}
         calls.append({**call, "tick": 0})
-        if rng.random() < 0.5:  # before it is open, or after
+        if rng.random() < 0.5:  # before or after it is open
             calls.append({**call, "tick": rng.choice([1, 40]), "do": "close", "channel": int(channels == "open")})
     for _ in range(rng.randrange(2, 9)):
         chain, foreign = rng.sample(list(owners), 2)
