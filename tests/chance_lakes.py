@@ -1,4 +1,4 @@
-"""Small networks of any protocol by chance, with faults of the protocol, as lakes: what ran in them keeps the promises.
+"""Small random networks of any protocol, with its faults, as lakes that keep all guarantees.
 
 A seed gives the same scenario for ever: chains, programs that call each other with value, options and faults.
 """

@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures for every test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters for tests of what something costs: hashes and their bytes, rows that frames gather and join. Never time."""
+"""Counters for tests of cost: hashes, hashed bytes, gathered and joined rows. Never time."""
 
 from __future__ import annotations
 

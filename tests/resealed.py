@@ -1,4 +1,4 @@
-"""Lakes in which somebody has replaced files, and sealed all anew, so that only what is in them tells."""
+"""Lakes with replaced and newly sealed files, so that only their content reveals the change."""
 
 from __future__ import annotations
 

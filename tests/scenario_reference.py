@@ -1,4 +1,4 @@
-"""The keys of a scenario file as Markdown, made from the models that check them.
+"""Print the keys of a scenario file as Markdown, from the models that validate them.
 
 ``python -m tests.scenario_reference`` prints it for docs/reference/scenario.md.
 """

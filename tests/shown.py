@@ -1,4 +1,4 @@
-"""What chains of a network in memory see of the height before, for every protocol's test network."""
+"""Views of chains in memory on the previous height, for the test network of every protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the page on texts with several values, as data."""
+"""Tables of the page on texts with several values, as data."""
 
 from __future__ import annotations
 

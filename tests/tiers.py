@@ -1,4 +1,4 @@
-"""Test tiers: how much work each of them does.
+"""Test tiers and the amount of work of each.
 
 The Makefile and ``.ci/run`` set the environment variable ``CAUSEWAY_TIER`` to the name of the tier. Without the
 variable the tier is ``test``. docs/reference/verification.md describes the tiers.

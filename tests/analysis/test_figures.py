@@ -1,4 +1,4 @@
-"""Figures of ledgers by chance against their oracle, whatever pieces they are looked at in."""
+"""Figures of random ledgers against their oracle, for any division into parts."""
 
 from __future__ import annotations
 

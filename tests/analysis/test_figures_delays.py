@@ -1,4 +1,4 @@
-"""Distributions of delays: put together in any pieces and order they are the same, exact while small, else close."""
+"""Delay distributions: independent of part order, exact while small, else approximate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit against its oracle on ledgers by chance, and on honest ones."""
+"""Audits of random and honest ledgers against the oracle."""
 
 from __future__ import annotations
 

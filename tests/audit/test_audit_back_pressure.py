@@ -1,4 +1,4 @@
-"""``back_pressure``: how many messages of a lane are in flight, over cuts of the lane and holes of the input."""
+"""``back_pressure``: in-flight messages of a lane, across parts and input gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However many findings runs have, those that may be named are kept of them, and no more; and they are the same."""
+"""Findings of many runs: a bounded number is retained, and the named ones do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages about the audit name every check and reason that there is, and their example says what it says."""
+"""Pages about the audit: every check and reason is listed, and the example prints its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of recorded traffic says what is known of it, and names what was forged."""
+"""Audits of recorded traffic: known facts are confirmed, and forged messages are named."""
 
 from __future__ import annotations
 

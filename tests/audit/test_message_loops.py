@@ -1,4 +1,4 @@
-"""Times between events in compiled loops are those that columns give, of clocks that may say anything."""
+"""Elapsed times in compiled loops equal those of columns, for arbitrary clocks."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The roots of the scenarios under examples/ and of the recorded packets: no change of the code may change them."""
+"""Roots of the scenarios in examples/ and of recorded packets: constant across code changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indices that a source counts over all its destinations are missing where no lane of it has them."""
+"""Indices that a source shares among destinations are missing if no lane has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Situations out of public incident reports and of networks at the edge of a protocol's rules, with their answers.
+"""Cases from public incident reports and protocol edge cases, with expected results.
 
 Each file is about one idea. Its table has a row a case: what was recorded or run, the command, and what it says.
 ``recorded``: how recorded traffic is written down, ingested and judged here.

@@ -1,4 +1,4 @@
-"""What the tests of cases ask for."""
+"""Fixtures for the tests of cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded traffic of a case: written as short rows, ingested with a mapping, and judged by the command line."""
+"""Recorded traffic of a case: written as short rows, ingested and audited by the command line."""
 
 from __future__ import annotations
 

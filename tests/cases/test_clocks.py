@@ -1,4 +1,4 @@
-"""Clocks that are wrong, and heights that begin anew with an upgrade of the chain."""
+"""Wrong clocks, and heights that restart with a chain upgrade."""
 
 from __future__ import annotations
 

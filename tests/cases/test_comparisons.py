@@ -1,4 +1,4 @@
-"""Networks that are halted to their end: ``compare`` prints its table of every protocol."""
+"""Permanently halted networks: ``compare`` prints its table of every protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are stuck: judged by the deadlines of a mapping, of the command, and by the default of a day."""
+"""Stuck messages: deadlines of a mapping, of the command, and the default of one day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as indexers, nodes and archives write them: taken, set aside, or refused with a hint."""
+"""Files of indexers, nodes and archives: ingested, quarantined, or refused with a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journeys of XCM messages: failed executions, equal hashes, and topics that change on the way."""
+"""Journeys of XCM messages: failed executions, equal hashes, and changing topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are lost: named by every command, and passed only where the protocol may lose them."""
+"""Lost messages: named by every command, and passed only if the protocol may lose them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios at the edge of a protocol's rules: what a run says, its audit and its report say, too."""
+"""Edge cases of protocol rules: run, audit and report agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of messages: counted over all destinations, never delivered, begun anew, skipped, and those that fall."""
+"""Message indices: shared, never delivered, restarted, skipped and decreasing ones."""
 
 from __future__ import annotations
 

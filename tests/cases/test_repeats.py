@@ -1,4 +1,4 @@
-"""What happens again: relays of one packet, deliveries after a reorganisation, and deposits filled in parts."""
+"""Repeated events: packet relays, deliveries after a reorganisation, partially filled deposits."""
 
 from __future__ import annotations
 

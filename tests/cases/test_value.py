@@ -1,4 +1,4 @@
-"""Value on its way: fees that are taken, other assets, and decimals that are mistaken."""
+"""Transferred value: deducted fees, other assets and wrong decimals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tiers ci and soak: what leaves a step out, or does not finish one, fails."""
+"""The tiers ci and soak: an omitted or unfinished step fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: help, results, exit codes, one line for whatever is wrong, and what a terminal shows."""
+"""The command line: help, results, exit codes, one-line errors and terminal output."""
 
 from __future__ import annotations
 

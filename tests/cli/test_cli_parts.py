@@ -1,4 +1,4 @@
-"""What the commands are made of: memory, findings, values on a screen, what the demo may remove."""
+"""Parts of the commands: memory, findings, formatted values, removal by the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``causeway --version`` and ``causeway completion``: what is installed, and names that real shells complete."""
+"""``causeway --version`` and ``causeway completion``: versions and shell completion."""
 
 from __future__ import annotations
 

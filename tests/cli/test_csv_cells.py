@@ -1,4 +1,4 @@
-"""Texts of strangers in CSV do nothing where they are opened."""
+"""Untrusted texts in CSV files are inert in spreadsheets and terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors and recordings: every file is the one that its page names, and comes to what the page says."""
+"""Vectors and recordings: every file has the digest and the content that its page states."""
 
 from __future__ import annotations
 

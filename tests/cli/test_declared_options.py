@@ -1,4 +1,4 @@
-"""Commands whose options are those of the protocols: several protocols, and what one of them does not know."""
+"""Commands with protocol options: several protocols, and unknown options of one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command imports: a run in this process needs no Spark, and help needs next to nothing."""
+"""Imports of commands: an in-process run needs no Spark, and help imports little."""
 
 from __future__ import annotations
 

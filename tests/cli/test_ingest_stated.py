@@ -1,4 +1,4 @@
-"""Watermarks and headers are taken from the records that a mapping says have them, beside events or alone."""
+"""Watermarks and headers ingested from the records a mapping selects."""
 
 from __future__ import annotations
 

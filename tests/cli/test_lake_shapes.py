@@ -1,4 +1,4 @@
-"""Lakes whose small files are sealed and have what is never written there: each command says so in one line."""
+"""Lakes with sealed small files of invalid content: each command reports them in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``causeway manual``, and what all help has: examples on lines of their own, and where to read on."""
+"""``causeway manual`` and the help texts: examples on their own lines, further reading."""
 
 from __future__ import annotations
 

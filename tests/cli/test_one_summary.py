@@ -1,4 +1,4 @@
-"""The report, the explorer and the command line give one verdict and one count of everything that they share."""
+"""Report, explorer and command line agree on the verdict and on every shared count."""
 
 from __future__ import annotations
 

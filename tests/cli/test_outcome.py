@@ -1,4 +1,4 @@
-"""What a run prints at its end: the counts of its ledger and the verdict of its audit."""
+"""The outcome of a run: counts of its ledger and verdict of its audit."""
 
 from __future__ import annotations
 

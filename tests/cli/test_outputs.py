@@ -1,4 +1,4 @@
-"""How commands end when what they print goes nowhere: closed, full, or never there."""
+"""Commands with an unusable output: closed, full or missing."""
 
 from __future__ import annotations
 

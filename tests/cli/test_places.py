@@ -1,4 +1,4 @@
-"""Where commands write drawings: over nothing else, and known before anything is computed."""
+"""Paths of drawings: overwritten only by drawings, and validated before any computation."""
 
 from __future__ import annotations
 

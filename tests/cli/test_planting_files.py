@@ -1,4 +1,4 @@
-"""Violations planted in the files of lakes, sealed anew: the ledger that is derived of them shows each, and no other.
+"""Violations planted in the files of lakes: the derived ledger shows each, and no other.
 
 Log rows are copied, moved and removed as no run would write them; seals and digests of manifests fit.
 """

@@ -1,4 +1,4 @@
-"""Violations planted in recorded traffic of three kinds, after it was ingested: each is named, and nothing more."""
+"""Violations planted in ingested traffic of three kinds: each is named, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README shows of commands is what they print: times, rates, memory and folders apart."""
+"""Commands of README print the output it shows, except times, rates, memory and folders."""
 
 from __future__ import annotations
 

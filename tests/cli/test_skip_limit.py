@@ -1,4 +1,4 @@
-"""The limit of skipped tests: above it a run fails, below it and in a selection it passes."""
+"""The limit of skipped tests: a run above it fails; below it or with a selection it passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The IBC oracle, call by call: codecs, queues, and what of the hazards it alone can express.
+"""The IBC oracle, call by call: codecs, queues, and the hazards only it can express.
 
 The hazards are played on the kernel and the oracle alike in ``test_ibc_hazards.py``. Only here are modules in place of
 programs, with codes of their own and limits of single packets; a queue and a registration by themselves; and what its

@@ -1,4 +1,4 @@
-"""The IBC oracle beyond the seed, where the kernel has no such thing, or another.
+"""The IBC oracle beyond the seed: rules that the kernel lacks or implements differently.
 
 Calls that are not offered, evidence of forks and their end, validator sets that are names with powers (the kernel's are
 those of Tendermint headers: ``test_light_client.py``), delays, slots that are written by themselves, time-outs by proof

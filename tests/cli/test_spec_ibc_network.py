@@ -1,4 +1,4 @@
-"""The IBC oracle as a network: blocks, relayers of its own, hostile calls, and all invariants on random networks.
+"""The IBC oracle as a network: blocks, relayers, hostile calls, all invariants on random networks.
 
 Of the hazards 34 is here and, of 28, what the log says: audits read the oracle's log. The others are in
 ``test_ibc_hazards.py``.

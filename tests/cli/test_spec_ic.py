@@ -1,4 +1,4 @@
-"""The IC oracle against hand-made cases: each rule, and what of the hazards of section 6 of the reference it alone has.
+"""The IC oracle on hand-made cases: each rule, and the hazards of section 6 only it expresses.
 
 ``test_ic_hazards.py`` plays the hazards on the kernel and on the oracle alike. Only here are slices with holes or of
 another subnet, payloads ahead of execution and batches as values, registries that subnets leave, the draw of the round

@@ -1,4 +1,4 @@
-"""Parquet files of a stranger: what cannot be read, or would fill the memory, is one error that names the file."""
+"""Untrusted Parquet files: unreadable or memory-exhausting ones are one error with the file name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks in memory: clocks, what is told of what does not come, and tables of some messages alone."""
+"""Networks in memory: clocks, reports of missing events, and filtered tables."""
 
 from __future__ import annotations
 

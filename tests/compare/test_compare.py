@@ -1,4 +1,4 @@
-"""Protocols side by side: figures that agree with independent counts, the same traffic in every column, faults."""
+"""Compared protocols: figures against independent counts, equal traffic, faults."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Calls asked for by users: what is written is read back, and nothing a user sends raises."""
+"""Calls requested by users: encodings round-trip, and no user input raises."""
 
 from __future__ import annotations
 

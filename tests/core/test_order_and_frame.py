@@ -1,4 +1,4 @@
-"""Orders, groups and frames against what plain Python lists give."""
+"""Orders, groups and frames against plain Python lists."""
 
 from __future__ import annotations
 

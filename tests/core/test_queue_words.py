@@ -1,4 +1,4 @@
-"""The words of the queue algebra for queues whose tail, head or segments move apart from their elements."""
+"""Operations of the queue algebra that move tail, head or segments apart from elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of a lake as DataFrames of Spark: the rows that ``causeway ingest lake`` takes, however it is cut."""
+"""The ledger of a lake as Spark DataFrames: the rows of ``causeway ingest lake``, for any partitions."""
 
 from __future__ import annotations
 

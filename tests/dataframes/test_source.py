@@ -1,4 +1,4 @@
-"""A lake as a data source of Spark: tables, heights, filters, and a stream into a sink across restarts."""
+"""A lake as a Spark data source: tables, heights, filters, and a stream across restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation says what the code declares, and links to what exists."""
+"""The documentation matches the declarations of the code, and its links have targets."""
 
 from __future__ import annotations
 

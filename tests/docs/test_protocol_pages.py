@@ -1,4 +1,4 @@
-"""What the pages on protocols show of commands is what they print."""
+"""Commands on the protocol pages print the output shown there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No shared package names a protocol: what differs is asked of the registry or of the kernel."""
+"""Shared packages name no protocol: differences come from the registry or the kernel."""
 
 from __future__ import annotations
 

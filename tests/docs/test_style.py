@@ -1,4 +1,4 @@
-"""The English of the code base: words that the field does not use, size of packages and files, docstrings."""
+"""The English of the code base: excluded words, sizes of packages and files, docstrings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explorer over HTTP: its pages, what it refuses, what bounds it, and that it changes nothing."""
+"""The explorer over HTTP: its pages, refusals and limits, and that it changes no file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser for the tests of what people look at."""
+"""A real browser for the tests of pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers on disk with rows as a test wants them."""
+"""Ledgers on disk with the rows of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explorer in a real browser: it follows a run, leads from the graph to a proof, and trusts no name."""
+"""The explorer in a real browser: it follows a run, links the graph to proofs, trusts no name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every face gives the same verdict and the same count of everything that it shares with another.
+"""All faces agree on the verdict and on every shared count.
 
 A face is asked as its users ask it: commands by their arguments, pages by their addresses. What it says is brought to
 the same names (``Said``); no two may differ.

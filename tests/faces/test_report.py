@@ -1,4 +1,4 @@
-"""``causeway report`` as people look at it: in a browser, wide and on a phone, light and dark."""
+"""``causeway report`` in a browser: wide and on a phone, light and dark."""
 
 from __future__ import annotations
 

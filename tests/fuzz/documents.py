@@ -1,4 +1,4 @@
-"""Documents of proofs and of what is trusted under any bytes: whatever is wrong is bad input, or a false proof."""
+"""Proof and trust documents under arbitrary bytes: every error is bad input or a false proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Internet Computer's hash trees, keys and certificates under bytes that nobody meant for them."""
+"""Hash trees, keys and certificates of the Internet Computer under arbitrary bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canonical encodings, witnesses and slices of the Internet Computer, under any bytes."""
+"""Canonical encodings, witnesses and slices of the Internet Computer under arbitrary bytes."""
 
 from __future__ import annotations
 

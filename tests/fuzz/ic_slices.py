@@ -1,4 +1,4 @@
-"""Slices by columns, and the paths of their streams, under any bytes: what one by one is refused or found, is here."""
+"""Column slices and stream paths under arbitrary bytes: verdicts equal those of single slices."""
 
 from __future__ import annotations
 

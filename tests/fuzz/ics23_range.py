@@ -1,4 +1,4 @@
-"""Range proofs of simple stores under any bytes."""
+"""Range proofs of simple stores under arbitrary bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mountain range proofs and sketches under any bytes."""
+"""Mountain range proofs and sketches under arbitrary bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cheap mutations of seeds, for fuzzing where no coverage guides it."""
+"""Cheap mutations of seeds, for fuzzing without coverage guidance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives fuzz targets, guided by the coverage of ``causeway_proofs``.
+"""Run fuzz targets guided by the coverage of ``causeway_proofs``.
 
 ``python -m tests.fuzz.run NAME --runs N --seconds N --seed N`` ends with 0 when nothing was found. Otherwise it shows
 the exception, writes the input in hexadecimal, and ends with another number. ``--list`` names the targets.

@@ -1,4 +1,4 @@
-"""SCALE by columns under any bytes: a row is read, or refused, as it is one by one, whatever stands beside it."""
+"""SCALE columns under arbitrary bytes: each row has the verdict of a single decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trie nodes, storage proofs, compact integers and XDM's SCALE types under any bytes."""
+"""Trie nodes, storage proofs, compact integers and SCALE types of XDM under arbitrary bytes."""
 
 from __future__ import annotations
 

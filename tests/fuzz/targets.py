@@ -1,4 +1,4 @@
-"""All fuzz targets: those of every module of this folder that has ``TARGETS``."""
+"""All fuzz targets: those of every module of this folder with ``TARGETS``."""
 
 from __future__ import annotations
 

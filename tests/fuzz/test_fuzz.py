@@ -1,4 +1,4 @@
-"""Every fuzz target takes its seeds and a few hundred mutations of them; the slow test lets coverage choose them."""
+"""Every fuzz target with its seeds and hundreds of mutations; guided by coverage in the slow test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets of token transfers under any bytes: the decoder, and the books of a program that receives them."""
+"""Token transfer packets under arbitrary bytes: the decoder, and the books of a receiving program."""
 
 from __future__ import annotations
 

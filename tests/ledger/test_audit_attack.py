@@ -1,4 +1,4 @@
-"""Attacks on a recorded bridge by chance: what was forged is named as far as the input shows it, and nothing honest."""
+"""Random attacks on a recorded bridge: detectable forgeries are named, honest messages are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of small ledgers, written by hand: of each it is plain what it should say."""
+"""Audits of small hand-written ledgers with evident results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``causal_order``: cycles of causes over several zones, and messages that overtake those of other lanes."""
+"""``causal_order``: causal cycles over several zones, and messages that overtake other lanes."""
 
 from __future__ import annotations
 

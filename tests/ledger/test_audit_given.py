@@ -1,4 +1,4 @@
-"""Tables that came from elsewhere: other types that hold the same are audited alike, and what does not fit is named."""
+"""External tables: equivalent types are audited alike, and unsuitable columns are named."""
 
 from __future__ import annotations
 

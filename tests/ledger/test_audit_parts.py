@@ -1,4 +1,4 @@
-"""A bucket in parts: whole messages, each once, and what lanes show is the same wherever a part ends."""
+"""Buckets in parts: each message is in one part, and lane results do not depend on the parts."""
 
 from __future__ import annotations
 

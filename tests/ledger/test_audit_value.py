@@ -1,4 +1,4 @@
-"""The audit of what is paid out of messages, and of what is abroad: small ledgers, written by hand."""
+"""Audits of paid and transferred value: small hand-written ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``audit`` and ``nomad``: rows are the same however they are made, and everyone finds what was planted. No times."""
+"""``audit`` and ``nomad`` benchmarks: equal rows, and all tools find the planted faults. No times."""
 
 from __future__ import annotations
 

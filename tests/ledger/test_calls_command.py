@@ -1,4 +1,4 @@
-"""``causeway calls``, ``latency``, ``backlog``: the figures as they are counted elsewhere, chosen, sorted and drawn."""
+"""``causeway calls``, ``latency``, ``backlog``: figures against other counts, filters, plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of stored ledgers and of lakes: by hand, of recorded traffic as DuckDB counts it, beside a writer."""
+"""Figures of stored ledgers and lakes: by hand, against DuckDB, beside a writer."""
 
 from __future__ import annotations
 

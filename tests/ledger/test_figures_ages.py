@@ -1,4 +1,4 @@
-"""Ages of pending messages: every face counts them to the time at which the audit judges them."""
+"""Ages of pending messages: every face measures them to the time of the audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake that is followed while it runs shows at each look what an audit of all of it shows, under every protocol."""
+"""Followed lakes of every protocol: each incremental audit equals a full audit."""
 
 from __future__ import annotations
 

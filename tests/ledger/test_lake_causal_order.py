@@ -1,4 +1,4 @@
-"""The causal order of zones in a lake: ordered queues promise it, and one false height in a cycle of zones is named."""
+"""Causal order of zones in a lake: guaranteed by ordered queues; a false height is named."""
 
 from __future__ import annotations
 

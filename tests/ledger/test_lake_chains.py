@@ -1,4 +1,4 @@
-"""Headers and watermarks of lakes: what chains have in the end is stated, forks or not, and follows each other."""
+"""Headers and watermarks of lakes: the final state of chains is recorded and consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger that is derived from a lake: each message is one, whatever the ranges, and what ran keeps the promises."""
+"""Ledgers derived from lakes: each message is one for any ranges, and runs keep the guarantees."""
 
 from __future__ import annotations
 

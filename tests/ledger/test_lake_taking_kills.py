@@ -1,4 +1,4 @@
-"""Whatever is killed at whatever instant, each height of a lake is in the ledger once.
+"""Heights of a lake are ingested exactly once despite kills at random instants.
 
 Kills as often as ``CAUSEWAY_KILLS`` says (twice if it says nothing).
 """

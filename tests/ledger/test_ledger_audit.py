@@ -1,4 +1,4 @@
-"""The audit of a stored ledger in this process and on Spark: the same to the last row."""
+"""Audits of a stored ledger in this process and on Spark are equal to the last row."""
 
 from __future__ import annotations
 

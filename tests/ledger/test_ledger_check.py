@@ -1,4 +1,4 @@
-"""``causeway check LEDGER``: every change of a file that counts is found, and a whole ledger has none."""
+"""``causeway check LEDGER``: every change of a referenced file is found."""
 
 from __future__ import annotations
 

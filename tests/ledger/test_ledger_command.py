@@ -1,4 +1,4 @@
-"""``causeway ledger``: rows by filters equal a look at every row, and SQL reaches nothing but the tables."""
+"""``causeway ledger``: filtered rows equal a full scan, and SQL reaches only the tables."""
 
 from __future__ import annotations
 

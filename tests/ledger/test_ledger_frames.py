@@ -1,4 +1,4 @@
-"""The audit of a DataFrame: what a stored ledger's gives, whatever Spark calls its types; bad columns are one error."""
+"""Audits of a DataFrame equal those of a stored ledger for any Spark types; bad columns fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a bucket in parts are its rows, in however many files they lie."""
+"""Parts of a bucket contain its rows, for any number of files."""
 
 from __future__ import annotations
 

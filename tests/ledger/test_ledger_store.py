@@ -1,4 +1,4 @@
-"""A stored ledger has the rows that were committed to it, whatever was merged, removed or killed."""
+"""Stored ledgers keep their committed rows through merges, removals and kills."""
 
 from __future__ import annotations
 

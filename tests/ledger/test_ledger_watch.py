@@ -1,4 +1,4 @@
-"""A ledger that is audited again whenever there is something new shows what an audit of all of it shows."""
+"""Incremental audits of a growing ledger equal full audits."""
 
 from __future__ import annotations
 

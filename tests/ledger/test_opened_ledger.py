@@ -1,4 +1,4 @@
-"""``cw.open``: a ledger, or a lake of a run, read from Python without a scenario."""
+"""``cw.open``: ledgers and lakes of runs, read from Python without a scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome model: one table of states and events, in which order does not matter."""
+"""The outcome model: one table of states and events, independent of event order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Violations of each kind, planted in honest ledgers by chance: each is named, and nothing else.
+"""Violations of each kind planted in random honest ledgers: each is named, and no other.
 
 ``CAUSEWAY_PLANTS=100``: with so many ledgers, instead of a few.
 """

@@ -1,4 +1,4 @@
-"""Faults in how messages end, planted in honest ledgers by chance: each is named, and nothing else."""
+"""Faulty message endings planted in random honest ledgers: each is named, and no other."""
 
 from __future__ import annotations
 

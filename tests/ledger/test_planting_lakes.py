@@ -1,4 +1,4 @@
-"""Ledgers of generated lakes with faults, of every protocol: honest ones, and ones with planted violations."""
+"""Ledgers of generated lakes of every protocol: honest ones, and planted violations."""
 
 from __future__ import annotations
 

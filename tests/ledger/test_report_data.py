@@ -1,4 +1,4 @@
-"""What a report says of a ledger, as plain data, before anything is drawn."""
+"""Data of a report about a ledger, before rendering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``causeway trace``: the life of a message is found without reading the ledger, and shows what is wrong with it."""
+"""``causeway trace``: message lifecycles are found without a full read, with their problems."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Plain forms of what the library does by columns, and builders of stores that only tests need."""
+"""Plain counterparts of the library's column code, and store builders used only by tests."""

@@ -1,4 +1,4 @@
-"""Violations planted in honest traffic, one kind each, at places by chance, and what an audit must say of them.
+"""Violations planted in honest traffic, one kind each, at random positions, with expected findings.
 
 ``traffic``: tables in which something is planted. ``messages``, ``lanes``, ``causal``, ``value``, ``stated``: the
 kinds. ``windows``: a part of the input that is taken away.

@@ -1,4 +1,4 @@
-"""Faults in how messages end: lost, stuck, late or failed ones, harmless repeats, and ends that contradict each other.
+"""Faulty endings of messages: lost, stuck, late, failed, repeated and contradictory ones.
 
 They are planted in ledgers of ``honest.Endings``. Unlike ``messages``, they say what is noted, too.
 """

@@ -1,4 +1,4 @@
-"""Honest ledgers in which messages end in every way that breaks no promise."""
+"""Honest ledgers with all endings of messages that violate no guarantee."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an audit names what was planted and nothing else, also where a part of the input is missing."""
+"""Check that an audit names the planted violations and no others, also with missing input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of lanes: their order, what they skip, how much is under way, and answers that travel in them."""
+"""Faults of lanes: order, skipped indices, in-flight limits, and answers that travel in them."""
 
 from __future__ import annotations
 

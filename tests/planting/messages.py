@@ -1,4 +1,4 @@
-"""Faults of single messages: what happens twice, was never sent, has another content, comes too early or too late."""
+"""Faults of single messages: repeated, never sent, altered, too early or too late ones."""
 
 from __future__ import annotations
 

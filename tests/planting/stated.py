@@ -1,4 +1,4 @@
-"""Faults of what chains state of themselves: watermarks and headers."""
+"""Faults of headers and watermarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded or derived traffic in which faults are planted: its rows as dicts, by message, and what the input covers."""
+"""Traffic for planting: its rows as dicts by message, and the windows of the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of value: what is paid out of messages, and what comes from another chain that never left it."""
+"""Faults of value: wrong payments, and value that never left its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part of the input that is taken away, and that the input says is missing."""
+"""Removed parts of the input, declared as missing."""
 
 from __future__ import annotations
 

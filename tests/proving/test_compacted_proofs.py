@@ -1,4 +1,4 @@
-"""Proofs from a lake with a long history: at old heights, after the log was compacted, while a run goes on."""
+"""Proofs from a lake with a long history: old heights, compacted logs, running networks."""
 
 from __future__ import annotations
 

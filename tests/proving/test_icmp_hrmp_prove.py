@@ -1,4 +1,4 @@
-"""``causeway prove`` of parachains with HRMP: channels, what is in them, watermarks."""
+"""``causeway prove`` of parachains with HRMP: channels, their contents, watermarks."""
 
 from __future__ import annotations
 

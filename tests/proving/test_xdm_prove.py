@@ -1,4 +1,4 @@
-"""``causeway prove`` of messages and responses under xdm: the whole chain of proofs in one document."""
+"""``causeway prove`` of messages and responses under xdm: the whole chain of proofs in a document."""
 
 from __future__ import annotations
 

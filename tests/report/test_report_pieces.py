@@ -1,4 +1,4 @@
-"""Pieces of pages: what charts, tables, the matrix and the words of findings make of plain data."""
+"""Parts of pages: charts, tables, the matrix and texts of findings from plain data."""
 
 from __future__ import annotations
 

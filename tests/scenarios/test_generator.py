@@ -1,4 +1,4 @@
-"""Generated traffic: exact totals, a chain's rows for itself alone, and the shape of the measured recording."""
+"""Generated traffic: exact totals, independent chains, and the shape of the measured recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains and nodes that come and go: what a scenario says of them, and the registry that comes of it."""
+"""Added and removed chains and nodes: scenario keys, and the resulting registry."""
 
 from __future__ import annotations
 

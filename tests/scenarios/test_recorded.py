@@ -1,4 +1,4 @@
-"""Recorded traffic: every packet becomes one call at its tick, however the recording is stored and worked off."""
+"""Recorded traffic: every packet becomes one call at its tick, for any storage and execution."""
 
 from __future__ import annotations
 

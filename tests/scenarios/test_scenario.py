@@ -1,4 +1,4 @@
-"""The scenario file: what it becomes, and what each mistake is told."""
+"""The scenario file: its parsed form, and the error of each mistake."""
 
 from __future__ import annotations
 

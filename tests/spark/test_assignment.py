@@ -1,4 +1,4 @@
-"""Which bucket a task takes (``pipeline.assignment``), and what a worker keeps from task to task."""
+"""Assignment of buckets to tasks (``pipeline.assignment``), and worker state across tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when the one the user names is none."""
+"""Selection of Java, and the errors for an unusable one."""
 
 from __future__ import annotations
 

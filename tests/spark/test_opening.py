@@ -1,4 +1,4 @@
-"""A session on its way: what is refused is refused without waiting for Java, and leaves none behind."""
+"""A session being started: refusals do not wait for Java and leave no process."""
 
 from __future__ import annotations
 

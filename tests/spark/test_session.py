@@ -1,4 +1,4 @@
-"""The session: what it is set to, that it is one, that it ends, and what it says when it cannot start."""
+"""The session: settings, uniqueness, shutdown, and errors at its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a Spark task that failed: what a user can mend comes back as it is, Java stays where it was."""
+"""Errors of failed Spark tasks: user errors are unchanged, Java details are omitted."""
 
 from __future__ import annotations
 

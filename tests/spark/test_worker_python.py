@@ -1,4 +1,4 @@
-"""Workers of a user's Spark session run on a Python that has what they import, or the user is told."""
+"""Workers of a user's Spark session have the required imports, or the user is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a lake that was never made, and what is not continued."""
+"""Claims: leftovers of failed creations, and lakes that are not resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commit log: records that are their file format, and numbered files that are created once."""
+"""The commit log: records with a fixed file format, and numbered files created once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction goes on whatever waits, what was compacted is still taken, and neither costs more after a long history."""
+"""Compaction: continues with stalled lanes, keeps rows readable, and has constant cost."""
 
 from __future__ import annotations
 

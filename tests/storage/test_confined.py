@@ -1,4 +1,4 @@
-"""What the files of a stranger's lake or ledger name stays below its folder, and is a file."""
+"""Paths in files of an untrusted lake or ledger stay in its folder and name regular files."""
 
 from __future__ import annotations
 

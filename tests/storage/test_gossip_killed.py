@@ -1,4 +1,4 @@
-"""A simulation on Spark that is killed, and goes on where it was: the root of one that ran in one process."""
+"""A killed simulation on Spark resumes to the root of an in-process one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many heights in one commit: the same heights as one by one, whole or not at all, found without reading them all."""
+"""Many heights in one commit: atomic, equal to single commits, and found without full reads."""
 
 from __future__ import annotations
 

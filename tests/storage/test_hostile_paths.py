@@ -1,4 +1,4 @@
-"""Lakes and ledgers whose files name paths that a stranger wants read or removed: every command, every place of a path.
+"""Lakes and ledgers with hostile paths in their files: every command, every position of a path.
 
 What is written is sealed anew, so that only the path tells. Nothing outside of the folder changes or is shown, and of
 the folder itself nothing goes that a lake or a ledger is.

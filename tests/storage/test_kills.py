@@ -1,4 +1,4 @@
-"""Whatever is killed at whatever instant, a run that is resumed comes to the same roots, ledger and summary.
+"""Killed and resumed runs have the same roots, ledger and summary.
 
 The slow tests kill as often as ``CAUSEWAY_KILLS`` says (once if it says nothing):
 

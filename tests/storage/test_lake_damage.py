@@ -1,4 +1,4 @@
-"""Nothing of a lake is silently lost or changed: whatever is done to a file of it is found, and said."""
+"""Corruption of lakes: every altered or missing file is detected and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake in an object store: one URI for all, one writer, and a killed one's claim that needs no hand."""
+"""A lake in an object store: one URI, one writer, and automatic takeover of a dead writer's claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random scenarios of all protocols come to the same roots in this process and on Spark."""
+"""Random scenarios of all protocols have equal roots in this process and on Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lake writes down of what comes from outside: it is what the ticks took in, nothing else."""
+"""The record of external input in a lake: exactly the input that the ticks ingested."""
 
 from __future__ import annotations
 

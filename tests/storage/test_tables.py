@@ -1,4 +1,4 @@
-"""The lake read with Spark: state by chain, calls, the ledger's columns, and counts that can be wrong in every way."""
+"""The lake read with Spark: state by chain, calls, ledger columns, counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifiers by others: installed once a session, run as processes of their own.
+"""Third-party verifiers: installed once a session, run as separate processes.
 
 Tests that need them carry the marker ``verifiers`` and run only when it is asked for: ``-m verifiers``. Then a machine
 without Node, or without a way to the registries, fails them.

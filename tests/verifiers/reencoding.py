@@ -1,4 +1,4 @@
-"""Other encodings of one protobuf message, and messages and bytes with a change in them."""
+"""Alternative encodings of one protobuf message, and altered messages and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's other verifiers accept what ours accept, and say when they do not."""
+"""The benchmark's third-party verifiers accept the accepted proofs, and report refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Internet Computer's own client library reads our certificates as we do, and where it is laxer we still refuse."""
+"""The Internet Computer's client library reads our certificates; its laxer cases are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One verdict on certificates: ours, that of the libraries in Rust and, of what has no time in it, in JavaScript."""
+"""One verdict on certificates: ours, the Rust libraries' and, without times, JavaScript's."""
 
 from __future__ import annotations
 

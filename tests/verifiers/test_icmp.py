@@ -1,4 +1,4 @@
-"""The deployed trie, built for the browser, against egress queues and a lake of parachains: roots and proofs."""
+"""The deployed trie, built for the browser, against egress queues and a lake of parachains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of IAVL and Tendermint stores before the verifier of @confio/ics23, which knows no sparse tree."""
+"""Proofs of IAVL and Tendermint stores for the verifier of @confio/ics23 (no sparse trees)."""
 
 from __future__ import annotations
 

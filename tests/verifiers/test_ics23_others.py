@@ -1,4 +1,4 @@
-"""One verdict on ICS-23 proofs: ours, Go's and Rust's, over proofs that are encoded in other ways and changed."""
+"""One verdict on ICS-23 proofs: ours, Go's and Rust's, for re-encoded and changed proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What our stores prove, before @confio/ics23: it accepts all of it, and none of it once something is changed."""
+"""Proofs of our stores for @confio/ics23: all are accepted, and no changed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packet and receipt proofs taken from a lake with ``causeway prove``, before the verifier of @confio/ics23."""
+"""Packet and receipt proofs of ``causeway prove`` for the verifier of @confio/ics23."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates taken from a lake with ``causeway prove``, before the Internet Computer's own client library."""
+"""Certificates of ``causeway prove`` for the Internet Computer's own client library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCALE as parity-scale-codec reads it, the crate of deployed chains, against ours: random types and bytes."""
+"""SCALE against parity-scale-codec, the crate of deployed chains: random types and bytes."""
 
 from __future__ import annotations
 

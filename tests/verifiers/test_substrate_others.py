@@ -1,4 +1,4 @@
-"""One verdict on storage proofs and mountain ranges: ours, that of crates in Rust, of a trie built for browsers."""
+"""One verdict on storage proofs and mountain ranges: ours, Rust crates' and a browser trie's."""
 
 from __future__ import annotations
 

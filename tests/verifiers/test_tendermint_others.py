@@ -1,4 +1,4 @@
-"""One verdict on headers of Tendermint chains: ours, CometBFT's in Go and tendermint-rs' in Rust, at every bound."""
+"""One verdict on Tendermint headers at every bound: ours, CometBFT's and tendermint-rs'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployed libraries read and write texts as the page on texts with several values says, and packets as we do."""
+"""Deployed libraries read and write texts as documented, and packets as we do."""
 
 from __future__ import annotations
 

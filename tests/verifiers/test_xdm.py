@@ -1,4 +1,4 @@
-"""The deployed trie, built for the browser, against a lake of domains: roots of storage, and proofs out of it."""
+"""The deployed trie, built for the browser, against a lake of domains: storage roots and proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From files of recorded traffic to rows of the ledger: exact, and nothing is dropped in silence."""
+"""From files of recorded traffic to ledger rows: exact, and no record is dropped silently."""
 
 from __future__ import annotations
 

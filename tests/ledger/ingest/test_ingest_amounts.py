@@ -1,4 +1,4 @@
-"""Texts that deployed readers read in two ways: a mapping says which, or the record is set aside with both readings."""
+"""Ambiguous amounts: a mapping selects a reading, or the record is quarantined with both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of a mapping: heights with revisions, time-outs, rules for numbers and times, options without effect."""
+"""Fields of a mapping: heights with revisions, timeouts, rules, options without effect."""
 
 from __future__ import annotations
 

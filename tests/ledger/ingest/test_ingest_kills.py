@@ -1,4 +1,4 @@
-"""Whatever is killed at whatever instant, what is in files is in the ledger once.
+"""Records are ingested exactly once despite kills at random instants.
 
 The slow tests kill as often as ``CAUSEWAY_KILLS`` says (once if it says nothing):
 

@@ -1,4 +1,4 @@
-"""The kinds that are built in read other exports of the same traffic, and say what they cannot."""
+"""Built-in kinds read other exports of the same traffic, and report their limits."""
 
 from __future__ import annotations
 

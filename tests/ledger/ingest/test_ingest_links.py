@@ -1,4 +1,4 @@
-"""What other records tell of a row: the other end of its lane, redundant relays, errors, order, continuations."""
+"""Links between rows: the other end of a lane, redundant relays, errors, order, continuations."""
 
 from __future__ import annotations
 

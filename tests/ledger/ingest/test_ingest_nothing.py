@@ -1,4 +1,4 @@
-"""Input of which nothing can be taken is an error with a reason and a hint, and nothing is committed."""
+"""Input without usable records is an error with a reason and a hint; no commit is written."""
 
 from __future__ import annotations
 

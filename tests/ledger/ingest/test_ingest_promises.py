@@ -1,4 +1,4 @@
-"""Promises that a mapping states: those of its lanes, deadlines, tolerances of clocks."""
+"""Guarantees declared by a mapping: those of its lanes, deadlines, clock tolerances."""
 
 from __future__ import annotations
 

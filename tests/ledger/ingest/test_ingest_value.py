@@ -1,4 +1,4 @@
-"""Movements of value are taken from the records that a mapping says have them, beside events or alone."""
+"""Movements of value ingested from the records a mapping selects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a folder that grows each record is taken once, whatever is written when, and whoever is killed."""
+"""Growing folders: each record is ingested once, for any order of writes and kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in files is in the ledger once, whatever becomes of the files, and nothing is dropped in silence."""
+"""Files are ingested exactly once, and no record is dropped silently."""
 
 from __future__ import annotations
 

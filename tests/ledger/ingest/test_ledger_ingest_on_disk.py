@@ -1,4 +1,4 @@
-"""Files become the same ledger whoever runs the tasks."""
+"""Files yield the same ledger for any task runner."""
 
 from __future__ import annotations
 

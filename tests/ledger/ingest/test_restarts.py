@@ -1,4 +1,4 @@
-"""Heights that begin anew are noticed of two blocks a chain, in whatever parts the rows come."""
+"""Restarted heights are detected from two blocks per chain, for any order of parts."""
 
 from __future__ import annotations
 

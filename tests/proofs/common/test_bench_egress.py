@@ -1,4 +1,4 @@
-"""The benchmark of egress queues does what it says: every message goes through, and bad input is told."""
+"""The benchmark of egress queues: every message passes, and bad input is reported."""
 
 from __future__ import annotations
 

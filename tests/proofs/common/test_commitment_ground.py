@@ -1,4 +1,4 @@
-"""The proofs' common ground: protobuf in one form only, whatever other forms there are; bounds."""
+"""Common code of the proofs: one canonical protobuf form, and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled loops: where they stand, what is kept on disk, and that old code is never used for new text."""
+"""Compiled loops: modules, disk cache, and no use of outdated code."""
 
 from __future__ import annotations
 

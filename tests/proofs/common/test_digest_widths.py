@@ -1,4 +1,4 @@
-"""Vectors of all widths give the same digests, and no loop reads or writes beyond its arrays.
+"""Vectors of all widths give equal digests, and no loop accesses memory out of bounds.
 
 Each runs the tests of digests once more, in a process whose compiler is told of a lesser processor or checks bounds.
 """

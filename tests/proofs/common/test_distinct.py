@@ -1,4 +1,4 @@
-"""Equal slices get one number, also where somebody has chosen them to be hard to tell apart."""
+"""Equal slices get one number, also for chosen hash collisions."""
 
 from __future__ import annotations
 

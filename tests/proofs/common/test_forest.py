@@ -1,4 +1,4 @@
-"""Forests against a tree that is hashed recursively, as RFC 6962 words it."""
+"""Forests against a recursively hashed tree as in RFC 6962."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under which keys IBC chains store what they prove, version 1: the paths of ICS-24, letter by letter."""
+"""Store keys of IBC version 1: the paths of ICS-24, character by character."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees that are changed in place are the trees that are built anew."""
+"""Trees changed in place equal rebuilt trees."""
 
 from __future__ import annotations
 

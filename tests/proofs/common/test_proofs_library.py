@@ -1,4 +1,4 @@
-"""The proofs library's doors: its public names are there, and it needs nothing of Causeway but its ground."""
+"""Public names and imports of the proofs library: independent of the engine."""
 
 from __future__ import annotations
 

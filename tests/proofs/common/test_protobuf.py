@@ -1,4 +1,4 @@
-"""Protobuf from strangers: any encoding that deployed decoders read as one message, and none that they do not."""
+"""Untrusted protobuf: exactly the encodings that deployed decoders read as one message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents with anything in any place: true, false by a name, or bad input in one line; never anything else."""
+"""Documents with arbitrary values: true, false by name, or bad input in one line."""
 
 from __future__ import annotations
 

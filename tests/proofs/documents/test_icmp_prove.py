@@ -1,4 +1,4 @@
-"""``causeway prove`` under icmp: watermarks, pending ingress, messages, under the root of the relay chain's state."""
+"""``causeway prove`` under icmp: watermarks, pending ingress and messages under a relay state root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be proved of a message of a lake, under all protocols: each proof that is offered is one, and verified."""
+"""Available proofs of a message under all protocols: each offered proof verifies."""
 
 from __future__ import annotations
 

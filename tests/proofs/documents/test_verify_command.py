@@ -1,4 +1,4 @@
-"""Public vectors of every family through ``causeway verify``, in the forms in which people have them."""
+"""Public vectors of every family through ``causeway verify``, in their published forms."""
 
 from __future__ import annotations
 

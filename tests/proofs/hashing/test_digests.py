@@ -1,4 +1,4 @@
-"""Digests of slices, rows, values and pairs against the functions of the standard library and pycryptodome."""
+"""Digests of slices, rows, values and pairs against the standard library and pycryptodome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, shares and certificates of any content: what is made is accepted, what is altered is not."""
+"""Keys, shares and certificates of any content: valid ones are accepted, altered ones refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates: what one shows, what one may not be, and who may sign for whom."""
+"""Certificates: proved values, malformed forms, and delegated signing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures of many states verified together: each error that one by one has, and nothing verified twice."""
+"""Batch verification of state signatures: errors as one by one, no repeated verification."""
 
 from __future__ import annotations
 

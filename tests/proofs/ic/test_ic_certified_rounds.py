@@ -1,4 +1,4 @@
-"""Certified rounds: roots are those of an independent reading of 2.9, offers those of the whole state."""
+"""Certified rounds: roots match an independent reading of 2.9, offers match the whole state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encode routine of the state manager: which slices it cuts, and what it refuses by name (IC reference 2.8)."""
+"""The encode routine of the state manager: slices, and refusals by name (IC reference 2.8)."""
 
 from __future__ import annotations
 

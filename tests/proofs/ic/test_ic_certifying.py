@@ -1,4 +1,4 @@
-"""Certifying the states of a run: who signs, which shares are left out, and when there is no certification."""
+"""Certification of states of a run: signers, excluded shares, missing certifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encodings of the Internet Computer: figures, and refusals in the words of the deployed decoders."""
+"""Encodings of the Internet Computer: figures, and refusals with the texts of deployed decoders."""
 
 from __future__ import annotations
 

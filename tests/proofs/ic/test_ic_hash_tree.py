@@ -1,4 +1,4 @@
-"""Hash trees at their edges: what lookups know, which trees are refused, streams of no and of the last message.
+"""Edge cases of hash trees: lookups, refused trees, streams without or with the last message.
 
 The example tree is the interface specification's.
 """

@@ -1,4 +1,4 @@
-"""Hash trees of any content: built, pruned, merged, read; streams that grow and shrink against ones built anew."""
+"""Hash trees of any content: built, pruned, merged, read; changing streams against rebuilt ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, signatures and shares that are refused; a known signature is one of the public test vectors."""
+"""Refused keys, signatures and shares; a known signature of the public test vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that are served as they go on: the slices of a whole state that is certified anew, byte for byte."""
+"""Slices of growing streams equal those of a newly certified state, byte for byte."""
 
 from __future__ import annotations
 

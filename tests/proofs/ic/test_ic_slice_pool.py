@@ -1,4 +1,4 @@
-"""The slice pool: what it keeps, gives out, asks for and refuses (IC reference X-15)."""
+"""The slice pool: retained, returned, requested and refused slices (IC reference X-15)."""
 
 from __future__ import annotations
 

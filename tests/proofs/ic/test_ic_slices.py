@@ -1,4 +1,4 @@
-"""Labeled trees, witnesses and slices of the Internet Computer: refusals by name, and what a slice goes through."""
+"""Labeled trees, witnesses and slices of the Internet Computer: refusals by name, slice processing."""
 
 from __future__ import annotations
 

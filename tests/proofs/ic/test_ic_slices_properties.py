@@ -1,4 +1,4 @@
-"""Witnesses and slices for any trees and streams: they have the root of the whole, and nothing else has."""
+"""Witnesses and slices of any trees and streams: only they have the root of the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canonical states of many subnets at once: the roots and paths of the tree that is built node by node (2.9)."""
+"""Canonical states of many subnets: roots and paths match the tree built node by node (2.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faulty carriers and block makers make of slices, column by column."""
+"""Alterations of slices by faulty carriers and block makers, column by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices from a wire as columns: what holds is read, whatever was altered is refused by the name of its cause."""
+"""Wire slices as columns: valid ones are read, altered ones refused by cause."""
 
 from __future__ import annotations
 

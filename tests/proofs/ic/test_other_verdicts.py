@@ -1,4 +1,4 @@
-"""The page on verdicts of other verifiers has the claims that they are asked about."""
+"""The page on verdicts of other verifiers lists the claims submitted to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams' trees that are kept are those of each stream by itself, and a change hashes what the shape forces."""
+"""Cached stream trees equal rebuilt ones, and a change hashes only the required nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``causeway verify``: proofs of every kind, true and false; what is trusted; what is drawn; one line for bad input."""
+"""``causeway verify``: true and false proofs of every kind, trust, drawings, one-line errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cycles``: its workload, its figures' structure, its comparison. No times here."""
+"""The benchmark ``cycles``: workload, structure of its figures, comparison. No times."""
 
 from __future__ import annotations
 

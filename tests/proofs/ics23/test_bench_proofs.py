@@ -1,4 +1,4 @@
-"""``proofs``: every family gives its rows, and contenders that differ are found out. No times here."""
+"""The benchmark ``proofs``: every family has rows, and differing contenders are detected. No times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ICS-23 rules one by one, with the texts of the reference; hazard 33 of the IBC reference; hostile batches."""
+"""ICS-23 rules one by one with the texts of the reference; hazard 33 of IBC; hostile batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse Merkle trees by roots that the deployed implementation (celestiaorg/smt v0.3.0, SHA-256) gives."""
+"""Sparse Merkle trees against roots of the deployed celestiaorg/smt v0.3.0 (SHA-256)."""
 
 from __future__ import annotations
 

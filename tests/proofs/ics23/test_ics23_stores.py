@@ -1,4 +1,4 @@
-"""Stores by known roots, by what they refuse, and by what the hazards of the reference ask for."""
+"""Stores: known roots, refusals, and the hazards of the reference."""
 
 from __future__ import annotations
 

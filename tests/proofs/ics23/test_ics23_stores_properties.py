@@ -1,4 +1,4 @@
-"""Stores against the slow way: roots of any history of updates, proofs of all there is and of what is not."""
+"""Stores against the slow form: roots of any update history, proofs of presence and absence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ICS-23 proofs of the reference: single, compressed and chained ones, and the tables of single steps."""
+"""ICS-23 proofs of the reference: single, compressed and chained ones, tables of single steps."""
 
 from __future__ import annotations
 

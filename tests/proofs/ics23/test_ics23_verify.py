@@ -1,4 +1,4 @@
-"""ICS-23 verification over random trees: what is so is accepted, anything else refused, in every form of proof."""
+"""ICS-23 verification over random trees: true claims are accepted, all others refused."""
 
 from __future__ import annotations
 

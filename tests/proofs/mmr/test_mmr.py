@@ -1,4 +1,4 @@
-"""Mountain ranges and Keccak-256: facts, arithmetic, and what is refused."""
+"""Mountain ranges and Keccak-256: facts, arithmetic, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaf proofs in columns against the same proofs one by one, and ranges by their peaks against whole ones."""
+"""Leaf proofs in columns against single proofs, and peaks-only ranges against full ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mountain ranges against their definition, node by node; proofs that were touched are refused."""
+"""Mountain ranges against their definition, node by node; altered proofs are refused."""
 
 from __future__ import annotations
 

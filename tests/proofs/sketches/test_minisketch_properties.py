@@ -1,4 +1,4 @@
-"""Sketches of random sets against schoolbook arithmetic, for every width; bytes that are no sketch of a set."""
+"""Sketches of random sets against schoolbook arithmetic for every width; invalid sketches."""
 
 from __future__ import annotations
 

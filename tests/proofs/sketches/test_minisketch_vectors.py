@@ -1,4 +1,4 @@
-"""Sketches against those that the C library writes."""
+"""Sketches against those of the C library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of the egress queues by itself: against the published vectors, and its networks against 1.2."""
+"""The oracle of egress queues alone: published vectors, and its networks against 1.2."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Columns that are given to proofs in bulk: what a loop could not take, or would read beyond, is refused and named."""
+"""Columns for bulk proofs: unsuitable and out-of-bounds ones are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCALE: what both forms refuse to read and to write, and the notation of types."""
+"""SCALE: refusals on reading and writing in both forms, and the notation of types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a proof of storage says of what it does not list: gaps in a list, misspelled items, the wrong parachain."""
+"""Notes on storage proofs: gaps in a list, misspelled items, the wrong parachain."""
 
 from __future__ import annotations
 

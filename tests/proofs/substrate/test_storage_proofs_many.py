@@ -1,4 +1,4 @@
-"""Storage proofs in columns against the same proofs one by one, and what is special to columns."""
+"""Storage proofs in columns against single proofs, and column-specific cases."""
 
 from __future__ import annotations
 

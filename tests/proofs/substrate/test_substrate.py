@@ -1,4 +1,4 @@
-"""Facts of Substrate's tries and of XDM that need no vector files, and what is refused."""
+"""Facts of Substrate tries and of XDM without vector files, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries against their definition, written once more from the reference: recursive, node by node, nothing kept."""
+"""Tries against a recursive definition from the reference, without caching."""
 
 from __future__ import annotations
 

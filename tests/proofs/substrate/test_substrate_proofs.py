@@ -1,4 +1,4 @@
-"""Storage proofs of a real genesis state, and of everything that can be done to them."""
+"""Storage proofs of a real genesis state, and their alterations."""
 
 from __future__ import annotations
 

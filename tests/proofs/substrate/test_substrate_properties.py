@@ -1,4 +1,4 @@
-"""Tries against a dictionary: built at once, changed step by step, proved, and every proof tampered with."""
+"""Tries against a dictionary: bulk builds, stepwise changes, proofs and altered proofs."""
 
 from __future__ import annotations
 

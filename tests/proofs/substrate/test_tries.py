@@ -1,4 +1,4 @@
-"""Many tries in one set of columns against dictionaries and the definition: batches, copies, proofs, room."""
+"""Many tries in one set of columns against dictionaries: batches, copies, proofs, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A zone whose counterparty is no zone of the network: somebody else's chain, of which its light client alone knows.
+"""Zones with an external counterparty, known only through their light client.
 
 Whoever speaks for that chain comes through the same door as relay processes do. What they submit to the kernel is made
 on the oracle, too: the same outcome, the same store; and what is refused changes nothing but fee accounts.

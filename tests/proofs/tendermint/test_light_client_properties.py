@@ -1,4 +1,4 @@
-"""The rule of trust against its text, for any validators and any signers; and proofs that were tampered with."""
+"""The trust rule against its text, for any validators and signers; altered proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long protobuf messages from strangers may be: the longest real ones fit, and longer ones are not parsed."""
+"""Length limits of untrusted protobuf messages: the longest real ones fit, longer ones are not parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public vectors of Tendermint light clients: a real header update, and headers that nobody signed."""
+"""Public vectors of Tendermint light clients: a real header update, and unsigned headers."""
 
 from __future__ import annotations
 

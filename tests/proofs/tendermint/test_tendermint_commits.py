@@ -1,4 +1,4 @@
-"""Validator sets and commits: who must have signed, and what is refused."""
+"""Validator sets and commits: required signers, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tendermint headers, votes, sets and updates: facts of real chains, and the one form of every message."""
+"""Tendermint headers, votes, sets and updates: facts of real chains, canonical message forms."""
 
 from __future__ import annotations
 

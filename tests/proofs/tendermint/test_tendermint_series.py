@@ -1,4 +1,4 @@
-"""The headers of a series are those that are made one by one."""
+"""Headers of a series equal single headers."""
 
 import pytest
 from causeway_proofs.tendermint.building import SignedSeries, create_validators, make_header, sign_header

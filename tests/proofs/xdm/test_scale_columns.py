@@ -1,4 +1,4 @@
-"""SCALE by columns against one by one: the same values, the same bytes, the same rows refused for the same reason."""
+"""SCALE columns against single values: equal values, bytes and refusals."""
 
 from __future__ import annotations
 

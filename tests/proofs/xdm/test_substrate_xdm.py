@@ -1,4 +1,4 @@
-"""Cross-domain messages, channels and receipts in bytes, and what is refused."""
+"""Cross-domain messages, channels and receipts in bytes, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public cross-domain envelopes: every byte decoded, the proofs followed to the message."""
+"""The public cross-domain envelopes: every byte decoded, proofs followed to the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole carrier from a domain, built here: mountain range, receipt, outbox; and the hazards of XDM 6, 4 to 8."""
+"""A complete locally built carrier of a domain; hazards 4 to 8 of XDM section 6."""
 
 from __future__ import annotations
 

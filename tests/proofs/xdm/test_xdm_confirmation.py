@@ -1,4 +1,4 @@
-"""Whole carriers: the public fixtures, whose mountain range is a placeholder, put under one of our own."""
+"""Whole carriers: public fixtures, their placeholder mountain range replaced by a local one."""
 
 from __future__ import annotations
 
