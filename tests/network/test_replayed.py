@@ -32,7 +32,7 @@ from causeway.programs.user_modules import BESIDE, ModuleSources
 from causeway.protocols.contract import Tick
 from causeway.proving.ibc.store import PushedEntries, open_store, read_zones
 from causeway.scenarios.scenario import load_scenario
-from causeway.service.ibc.routes import Views
+from causeway.service.ibc.routes import ZoneViews
 from causeway.storage.external_input import ExternalInput
 from causeway.storage.integrity import verify_lake
 from causeway.storage.lake import Freed, Lake, LakeError
@@ -479,7 +479,7 @@ def test_proof_at_a_height_within_a_commit(
 
 def test_served_lake_answers_for_every_height(zones: tuple[OpenedLake, OpenedLake]) -> None:
     """The lake may start with a plain run, in commits of many heights."""
-    each, grouped = map(Views, zones)
+    each, grouped = map(ZoneViews, zones)
     waiting = set()
     for height in zones[0].lake.heights():
         for one, other in ("AB", "BA", "AC", "BC"):

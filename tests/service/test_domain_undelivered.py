@@ -16,7 +16,7 @@ from causeway.protocols.xdm.transactions import Receipts, SignedReceipt, encode_
 from causeway.service.relay.loop import NOTHING_MOVES, PassPacing
 from causeway.service.xdm.answers import ChannelAnswer, ChannelsAnswer
 from causeway.service.xdm.relay_runner import DomainProgress, DomainRelay, LakeDirections
-from causeway.service.xdm.relay_state import ChainPair, ReadBlocks, ReadChannels, RelayLimits, RelayMemory, Step
+from causeway.service.xdm.relay_state import ChainPair, LaneRelayMemory, ReadBlocks, ReadChannels, RelayLimits, Step
 from causeway.service.xdm.relayer import RelayPlacement
 from tests.support.common.domain_lakes import ENDS, Altered, DomainLakes, both, sending
 from tests.support.common.hostile_domain import DRAWN
@@ -131,7 +131,7 @@ def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
 
     Each observation has the expected and existing index per lane, the latest known consensus block, and the height.
     """
-    memory = RelayMemory()
+    memory = LaneRelayMemory()
     return [
         memory.waited(
             {lane: min(pair) for lane, pair in lanes.items()},

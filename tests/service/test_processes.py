@@ -20,7 +20,7 @@ import pytest
 
 from causeway.scenarios.scenario import load_scenario
 from causeway.service.http.client import ServiceClient
-from causeway.service.ibc.routes import Views
+from causeway.service.ibc.routes import ZoneViews
 from causeway.service.keys.key_files import AccountKey, read_key, write_key
 from causeway.service.keys.validators import add_validators
 from causeway.service.node.node import BlockPace, Node
@@ -162,7 +162,7 @@ def check(folder: Path, calls: int) -> Lakes:
     """Assert the outcomes of all calls from the remaining lakes."""
     lakes = Lakes.__new__(Lakes)
     lakes.nodes = {own: opened(folder, own) for own in ENDS}
-    lakes.views = {own: Views(node.opened) for own, node in lakes.nodes.items()}
+    lakes.views = {own: ZoneViews(node.opened) for own, node in lakes.nodes.items()}
     try:
         lakes.check(calls)
         outcome = lakes.outcome()

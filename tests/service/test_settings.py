@@ -15,7 +15,7 @@ from causeway_proofs.errors import InvalidInput
 
 from causeway.protocols.registry import find_protocol, register_protocol
 from causeway.scenarios.scenario import load_scenario
-from causeway.service.http.client import Refused, ServiceClient, ServiceError
+from causeway.service.http.client import RequestRefused, ServiceClient, ServiceError
 from causeway.service.ibc.client import ZoneLakeClient
 from causeway.service.ibc.relay_runner import find_directions
 from causeway.service.keys.signing import TRANSACTION, SignedMessage
@@ -234,7 +234,7 @@ def test_nonce_used_by_another_process_is_requested_again() -> None:
 @pytest.mark.parametrize(
     ("response", "error", "text"),
     [
-        (httpx.Response(400, json={"error": "InvalidInput", "text": "not a one"}), Refused, "not a one"),
+        (httpx.Response(400, json={"error": "InvalidInput", "text": "not a one"}), RequestRefused, "not a one"),
         (httpx.Response(200, text="<html>"), ServiceError, "no served lake"),
         (httpx.Response(200, json=[1]), ServiceError, "no served lake"),
         (httpx.Response(200, json={"hash": "many"}), ServiceError, "not the answer that was to come"),

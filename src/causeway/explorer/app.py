@@ -36,7 +36,7 @@ from causeway.explorer.height_page import height_page, state_page
 from causeway.explorer.lane_page import lane_charts, lane_page
 from causeway.explorer.live import LedgerSnapshot, LiveHead, LiveLedger, NothingYet
 from causeway.explorer.message_page import ProofMaker, file_name, message_page, proof_page
-from causeway.explorer.network_page import NotFound, chain_page, lanes_page, network_page
+from causeway.explorer.network_page import PageNotFound, chain_page, lanes_page, network_page
 from causeway.explorer.overview import overview_page
 from causeway.explorer.view import LedgerView
 from causeway.ledger.commits import FilesMerged, LedgerDamaged
@@ -147,7 +147,7 @@ MAX_QUERY = 8_192
 PageMaker = Callable[[LedgerView, PageRequest], ExplorerPage]
 
 ERROR_STATUS: dict[type[Exception], int] = {
-    NotFound: 404,
+    PageNotFound: 404,
     FilesMerged: 503,
     LedgerDamaged: 500,
     Freed: 404,
@@ -279,7 +279,7 @@ class Explorer:
     async def _static(self, request: Request) -> Response:
         found = static_files().get(request.path_params["name"])
         if found is None:
-            return self._failed(request, NotFound("no such file"))
+            return self._failed(request, PageNotFound("no such file"))
         if request.headers.get("if-none-match") == f'"{found.tag}"':
             return Response(status_code=304, headers={"ETag": f'"{found.tag}"'})
         fields = {"ETag": f'"{found.tag}"', "Cache-Control": "max-age=31536000, immutable"}

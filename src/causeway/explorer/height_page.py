@@ -15,7 +15,7 @@ from causeway.audit.findings import UNKNOWN
 from causeway.explorer.addresses import MAX_NUMBER, PageRequest, chain_address, height_address, page_address
 from causeway.explorer.findings import height_violations
 from causeway.explorer.frame import ExplorerPage, PagePart, choice_box, number_box, render_form
-from causeway.explorer.network_page import NotFound
+from causeway.explorer.network_page import PageNotFound
 from causeway.explorer.overview import lane_link, message_link, message_parties, name_link
 from causeway.explorer.view import LedgerView, height_events, height_headers
 from causeway.ledger.schema import LANE
@@ -177,7 +177,7 @@ def state_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
         The page.
 
     Raises:
-        NotFound: the height, table or chain does not exist. Errors of reading a state pass through.
+        PageNotFound: the height, table or chain does not exist. Errors of reading a state pass through.
     """
     opened = view.opened
     if opened is None:
@@ -187,11 +187,11 @@ def state_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     height = query.number("height", (1 << 63) - 1)
     height = last if height is None else height
     if height > last:
-        raise NotFound(f"height: {height:,} is not committed; the last is {last:,}")
+        raise PageNotFound(f"height: {height:,} is not committed; the last is {last:,}")
     chosen, chain = query.text("table"), query.text("chain")
     names = sorted(opened.tables.state)
     if chosen is not None and chosen not in names:
-        raise NotFound(f"table: {chosen[:60]}: no such table")
+        raise PageNotFound(f"table: {chosen[:60]}: no such table")
     manifest = opened.manifest(height)
     lead = f"At height {height:,}, tick {manifest.tick:,}" + (f", chain {safe_name(chain)}" if chain else "")
     if chosen is None:

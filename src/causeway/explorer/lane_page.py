@@ -22,7 +22,7 @@ from causeway.explorer.addresses import (
 )
 from causeway.explorer.findings import findings_part
 from causeway.explorer.frame import ExplorerPage, PagePart, number_box, render_form
-from causeway.explorer.network_page import NotFound, pending_age
+from causeway.explorer.network_page import PageNotFound, pending_age
 from causeway.explorer.overview import lane_link, message_parties, name_link, overview_charts
 from causeway.explorer.view import (
     LedgerView,
@@ -84,12 +84,12 @@ def lane_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
         The page.
 
     Raises:
-        NotFound: there is no such lane.
+        PageNotFound: there is no such lane.
     """
     own = query.lane()
     figures = view.lane(own)
     if figures is None:
-        raise NotFound("no such lane")
+        raise PageNotFound("no such lane")
     unit = figures["unit"] or "seconds"
     protocol, source, destination, called = own
     ends = [name_link(source, chain_address(source)), Markup(" → "), name_link(destination, chain_address(destination))]
@@ -161,14 +161,14 @@ def lane_charts(view: LedgerView, query: PageRequest) -> ExplorerPage:
         The page.
 
     Raises:
-        NotFound: there is no such lane.
+        PageNotFound: there is no such lane.
     """
     from causeway.analysis.figures.filters import MessageFilter
     from causeway.analysis.stored_figures import compute_figures
 
     own = query.lane()
     if view.lane(own) is None:
-        raise NotFound("no such lane")
+        raise PageNotFound("no such lane")
     where = MessageFilter.of(**{key: [value] for key, value in zip(LANE, own, strict=True)})
     charts = overview_charts(compute_figures(view.ledger, where=where, executor="in_process"))
     above = element("a", "Lanes", href="/lanes") + Markup(" · ") + lane_link(own)

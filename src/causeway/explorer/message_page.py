@@ -21,7 +21,7 @@ from causeway.core.arrow_types import to_python_rows
 from causeway.core.text import to_one_line
 from causeway.explorer.addresses import LINKS, PageRequest, message_address, message_values, page_address
 from causeway.explorer.frame import ExplorerPage, PagePart
-from causeway.explorer.network_page import NotFound
+from causeway.explorer.network_page import PageNotFound
 from causeway.explorer.overview import lane_link, name_link
 from causeway.explorer.sequence_diagram import draw_sequence
 from causeway.explorer.view import LedgerView, history_key, outcome_delay, related_histories, select_lane
@@ -67,7 +67,7 @@ def message_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
         The page.
 
     Raises:
-        NotFound: there is no such message.
+        PageNotFound: there is no such message.
     """
     key = query.message()
     traced = _trace(view, key)
@@ -108,7 +108,7 @@ def _trace(view: LedgerView, key: MessageKey) -> MessageTrace:
     except (LedgerDamaged, FilesMerged):
         raise
     except InvalidInput as error:
-        raise NotFound(str(error)) from None
+        raise PageNotFound(str(error)) from None
 
 
 def _findings(view: LedgerView, key: MessageKey) -> list[tuple[str, Markup]]:
@@ -212,7 +212,7 @@ class ProofMaker:
         """Return the verified proof of an offer.
 
         Raises:
-            NotFound: there is no such message or offer.
+            PageNotFound: there is no such message or offer.
             InvalidInput: the proof cannot be created.
         """
         key, place = query.message(), query.number("offer", 16) or 0
@@ -232,18 +232,18 @@ class ProofMaker:
 
 def _create_proof(view: LedgerView, key: MessageKey, place: int) -> PageProof:
     if view.opened is None:
-        raise NotFound("a recorded ledger has no state to prove")
+        raise PageNotFound("a recorded ledger has no state to prove")
     traced = _trace(view, key)
     own = next((life for life in traced.lives if history_key(life) == key), None)
     found = () if own is None else provable_offers(view.opened, own)
     if place >= len(found):
-        raise NotFound(f"offer: {place}: the message has no such proof")
+        raise PageNotFound(f"offer: {place}: the message has no such proof")
     try:
         proved = prove_offer(view.opened, found[place])
     except (LakeDamaged, ReplayBusy):
         raise
     except CausewayError as error:
-        raise NotFound(f"not provable: {error}") from None
+        raise PageNotFound(f"not provable: {error}") from None
     document = f"{json.dumps(proved.proved.document, indent=1)}\n".encode()
     trust = f"{json.dumps(proved.trust, indent=1)}\n".encode()
     verdict = verify_document(parse_document(document, "proof", {}), parse_trust(trust, "trust"))

@@ -42,7 +42,7 @@ PAGE = 50
 SORTS = ("trouble", "pending", "messages", "slowest", "name")
 
 
-class NotFound(CausewayError):
+class PageNotFound(CausewayError):
     """The lane, chain, message or height does not exist."""
 
 
@@ -277,11 +277,11 @@ def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
         The page.
 
     Raises:
-        NotFound: there is no such chain.
+        PageNotFound: there is no such chain.
     """
     own = query.required("name")
     if own not in view.chains:
-        raise NotFound(f"name: {shorten_name(own)[:80]}: no such chain")
+        raise PageNotFound(f"name: {shorten_name(own)[:80]}: no such chain")
     rows = to_python_rows(view.figures.chains)
     figures = next((row for row in rows if row["chain"] == own), {})
     shown = [
@@ -314,4 +314,4 @@ def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     return ExplorerPage(safe_name(own), sections, "Network")
 
 
-__all__ = ["NotFound", "chain_page", "lanes_page", "network_page", "pending_age"]
+__all__ = ["PageNotFound", "chain_page", "lanes_page", "network_page", "pending_age"]

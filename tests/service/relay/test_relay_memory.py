@@ -15,10 +15,10 @@ from causeway.service.ibc.relay_plan import RelaySettings, RelayWork, expired_pa
 from causeway.service.ibc.relay_state import (
     MOST_BLOCKS,
     LaneView,
+    PacketRelayMemory,
     QueueView,
     ReadHeader,
     ReadPackets,
-    RelayMemory,
     RelayRules,
     Step,
     SubmitWithHeaders,
@@ -29,7 +29,7 @@ from causeway.service.relay.loop import Direction
 from tests.support.common.lakes import Lakes, both
 
 
-def waits(memory: RelayMemory, height: int, index: int = 5, blocks: int = 1_000) -> int:
+def waits(memory: PacketRelayMemory, height: int, index: int = 5, blocks: int = 1_000) -> int:
     """Submit an entry at a height, and count the blocks until it is due again."""
     memory.handed_over("receipt", [index], height, ordered=True)
     for count in range(blocks):
@@ -39,7 +39,7 @@ def waits(memory: RelayMemory, height: int, index: int = 5, blocks: int = 1_000)
 
 
 def test_rejected_items_back_off_exponentially_up_to_a_limit() -> None:
-    memory, height, found = RelayMemory(), 10, []
+    memory, height, found = PacketRelayMemory(), 10, []
     for _ in range(8):
         found.append(waits(memory, height))
         height += 1 + found[-1]
@@ -50,7 +50,7 @@ def test_rejected_items_back_off_exponentially_up_to_a_limit() -> None:
 
 
 def test_chain_without_new_blocks_is_retried_after_as_many_passes() -> None:
-    memory = RelayMemory()
+    memory = PacketRelayMemory()
     memory.handed_over("receive", [0], 3, ordered=True)
     tries = [bool(memory.due("receive", {0: None}, 4, ordered=True)) for _ in range(4)]
     assert tries == [False, False, True, True]
@@ -59,7 +59,7 @@ def test_chain_without_new_blocks_is_retried_after_as_many_passes() -> None:
 
 @pytest.mark.parametrize(("ordered", "due"), [(True, [3]), (False, [3, 5])])
 def test_later_packets_back_off_together_where_ordered(ordered: bool, due: list[int]) -> None:
-    memory = RelayMemory()
+    memory = PacketRelayMemory()
     memory.handed_over("receive", [4], 1, ordered=ordered)
     assert list(memory.due("receive", dict.fromkeys([3, 4, 5]), 2, ordered=ordered)) == due
     assert memory.due("receipt", {4: None}, 2, ordered=ordered), "other calls go on"
@@ -71,7 +71,7 @@ def lost(submit: SubmitWithHeaders) -> None:
 
 def test_pass_skips_and_reports_rejected_items(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
-        memory = RelayMemory()
+        memory = PacketRelayMemory()
         assert lakes.relay("right", submit=lost, memory=memory).transactions == 1
         assert lakes.relay("right", submit=lost, memory=memory).transactions == 1, "no block has been since"
         lakes.nodes["right"].produce()
@@ -136,12 +136,12 @@ def test_headers_are_compared_once(tmp_path: Path) -> None:
             asked.extend([step.height] if isinstance(step, ReadHeader) else [])
             return answer
 
-        memory = RelayMemory()
+        memory = PacketRelayMemory()
         lakes.relay("right", memory=memory, altered=noted)
         (brought,) = asked
         lakes.relay("right", memory=memory, altered=noted)
         assert asked == [brought], "what it has brought itself it knows"
-        lakes.relay("right", memory=RelayMemory(), altered=noted)
+        lakes.relay("right", memory=PacketRelayMemory(), altered=noted)
         assert asked == [brought, brought], "another process compares it"
 
 
@@ -192,7 +192,7 @@ LIMITS = [50] * 4 + [20, 50, 50, 20, 30, 50]
 
 
 def expired(
-    height: int, memory: RelayMemory, gone: int = 0, chunk: int = 4, **rules: Any
+    height: int, memory: PacketRelayMemory, gone: int = 0, chunk: int = 4, **rules: Any
 ) -> tuple[list[int], list[int]]:
     """Return expired packets of the target at a source height, and those read to find them.
 
@@ -220,16 +220,16 @@ def expired(
 
 
 def test_unordered_packets_time_out_at_any_index_and_are_read_once() -> None:
-    assert expired(25, RelayMemory(), chunk=10, ordered=False) == ([4, 7], list(range(10)))
-    memory = RelayMemory()
+    assert expired(25, PacketRelayMemory(), chunk=10, ordered=False) == ([4, 7], list(range(10)))
+    memory = PacketRelayMemory()
     found = [expired(height, memory, ordered=False) for height in (25, 25, 25, 31)]
     assert found == [([], [0, 1, 2, 3]), ([4, 7], [4, 5, 6, 7]), ([4, 7], [8, 9]), ([4, 7, 8], [])]
     assert expired(51, memory, gone=8, ordered=False) == ([8, 9], [])
-    assert expired(51, RelayMemory(), gone=4, chunk=10) == ([4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9])
+    assert expired(51, PacketRelayMemory(), gone=4, chunk=10) == ([4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9])
 
 
 def test_ordered_packets_wait_behind_an_unexpired_packet() -> None:
-    memory = RelayMemory()
+    memory = PacketRelayMemory()
     assert expired(25, memory) == ([], [0, 1, 2, 3])
     assert expired(25, memory, gone=4) == ([4], [4, 5, 6, 7])
     assert expired(25, memory, gone=7) == ([7], [8, 9])

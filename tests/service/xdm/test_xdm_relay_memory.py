@@ -6,16 +6,16 @@ import pytest
 from causeway_proofs.errors import InvalidInput
 
 from causeway.service.http.answers import ChainAnswer
-from causeway.service.xdm.answers import ChannelAnswer, ChannelsAnswer, OptionsAnswer, StatusAnswer
+from causeway.service.xdm.answers import ChannelAnswer, ChannelsAnswer, DomainOptionsAnswer, DomainStatusAnswer
 from causeway.service.xdm.relay_runner import directions_from_status
-from causeway.service.xdm.relay_state import LaneRequest, RelayLimits, RelayMemory
+from causeway.service.xdm.relay_state import LaneRelayMemory, LaneRequest, RelayLimits
 from causeway.service.xdm.relayer import due_lanes
 
 LIMITS = RelayLimits(nonces=257, channels=15, resubmit_after=15, confirmed_after=8)
 
 
 def test_delivery_is_repeated_after_several_blocks_without_progress() -> None:
-    memory = RelayMemory()
+    memory = LaneRelayMemory()
     due = {(0, False): (3, 10)}
     assert memory.wanted(due, 100, LIMITS) == [LaneRequest(0, False, 3)]
     memory.handed_over((0, False), range(3, 8), 3, 100)
@@ -35,7 +35,7 @@ def test_delivery_is_repeated_after_several_blocks_without_progress() -> None:
 
 def test_lost_message_is_repeated_in_time_without_recent_deliveries() -> None:
     """One message per block; the first is lost. Later ones neither delay it nor are repeated with it."""
-    memory, last, key = RelayMemory(), dict[int, int](), (0, False)
+    memory, last, key = LaneRelayMemory(), dict[int, int](), (0, False)
     for height in range(100, 140):
         (lane,) = memory.wanted({key: (0, height - 99)}, height, LIMITS)
         nonces = [nonce for nonce in range(lane.first, height - 99) if not memory.rests(key, nonce, height, LIMITS)]
@@ -52,7 +52,7 @@ def test_lost_message_is_repeated_in_time_without_recent_deliveries() -> None:
 
 
 def test_deliveries_are_limited_to_the_target_capacity() -> None:
-    memory = RelayMemory()
+    memory = LaneRelayMemory()
     memory.handed_over((0, True), range(2 * LIMITS.nonces - 1), 0, 1)
     assert memory.wanted({(0, True): (0, 10_000)}, 2, LIMITS) == [LaneRequest(0, True, 2 * LIMITS.nonces - 1)]
     memory.handed_over((0, True), [2 * LIMITS.nonces - 1], 0, 1)
@@ -60,7 +60,7 @@ def test_deliveries_are_limited_to_the_target_capacity() -> None:
 
 
 def test_every_channel_has_its_turn() -> None:
-    memory = RelayMemory()
+    memory = LaneRelayMemory()
     due = {(channel, response): (0, 1) for channel in range(40) for response in (False, True)}
     seen: list[int] = []
     for _ in range(3):
@@ -86,12 +86,12 @@ def test_due_lanes_follow_from_the_channels_of_both_sides() -> None:
     assert due_lanes(theirs, ours) == {(0, False): (7, 8), (0, True): (4, 9)}
 
 
-def status(own: str, chains: str = "main left right", agreed: int = 1, depth: int = 2) -> StatusAnswer:
+def status(own: str, chains: str = "main left right", agreed: int = 1, depth: int = 2) -> DomainStatusAnswer:
     numbers = {"archiving_depth": depth, "challenge_period": 3, "max_future_nonces": 256}
-    options = OptionsAnswer(**numbers, channels_per_block=15, resubmit_after=15)
+    options = DomainOptionsAnswer(**numbers, channels_per_block=15, resubmit_after=15)
     named = [ChainAnswer(name=name, external=name not in own.split()) for name in chains.split()]
     lake = {"protocol": "xdm", "lake": own, "height": 0, "tick": 0, "time": 0, "tick_ns": 1}
-    return StatusAnswer.model_validate(
+    return DomainStatusAnswer.model_validate(
         {**lake, "chains": named, "consensus": "main", "agreed": f"{agreed:064x}", "options": options}
     )
 
@@ -123,6 +123,6 @@ def test_directions_between_two_lakes() -> None:
         ),
     ],
 )
-def test_mismatched_lakes_are_rejected(a: StatusAnswer, b: StatusAnswer, text: str) -> None:
+def test_mismatched_lakes_are_rejected(a: DomainStatusAnswer, b: DomainStatusAnswer, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         directions_from_status({"a": a, "b": b}, URLS)

@@ -25,15 +25,16 @@ from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,
     ChannelsAnswer,
+    DomainStatusAnswer,
     FollowedAnswer,
     MessagesAnswer,
     ReceiptedAnswer,
     ReceiptsAnswer,
-    StatusAnswer,
 )
 from causeway.service.xdm.relay_runner import directions_from_status
 from causeway.service.xdm.relay_state import (
     ChainPair,
+    LaneRelayMemory,
     ReadAnchor,
     ReadBlocks,
     ReadChannels,
@@ -41,11 +42,10 @@ from causeway.service.xdm.relay_state import (
     ReadMessages,
     ReadReceipted,
     ReadReceipts,
-    RelayMemory,
     Step,
 )
 from causeway.service.xdm.relayer import DomainPass, PassOutcome, relay_direction
-from causeway.service.xdm.routes import Views
+from causeway.service.xdm.routes import DomainViews
 
 ENDS = {"near": "a", "far": "b"}
 LAKES = {end: lake for lake, end in ENDS.items()}
@@ -98,10 +98,10 @@ class DomainLakes:
             path = folder / f"{lake}.toml"
             path.write_text(scenario_text(lake, sends.get(lake, ""), options, more))
             self.nodes[lake] = Node(load_scenario(path), str(folder / lake), BlockPace(0, on_demand=True))
-        self.views: dict[str, Views] = {lake: node.views for lake, node in self.nodes.items()}
-        status = {end: self.read(StatusAnswer, self.views[LAKES[end]].status()) for end in ("a", "b")}
+        self.views: dict[str, DomainViews] = {lake: node.views for lake, node in self.nodes.items()}
+        status = {end: self.read(DomainStatusAnswer, self.views[LAKES[end]].status()) for end in ("a", "b")}
         self.ends = directions_from_status(status, {"a": "near", "b": "far"})
-        self.memories = {str(way): RelayMemory() for way in self.ends.directions}
+        self.memories = {str(way): LaneRelayMemory() for way in self.ends.directions}
         self.submitted: list[Submit] = []
 
     @staticmethod

@@ -19,21 +19,21 @@ from typing import Any
 from causeway.core.vocabulary import Event, Kind
 from causeway.network.network import program_state
 from causeway.scenarios.scenario import load_scenario
-from causeway.service.ibc.answers import OptionsAnswer
+from causeway.service.ibc.answers import ZoneOptionsAnswer
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relay_state import (
+    PacketRelayMemory,
     ReadHeader,
     ReadLane,
     ReadPackets,
     ReadProofs,
-    RelayMemory,
     Step,
     SubmitWithHeaders,
     lane_view,
     read_rules,
 )
 from causeway.service.ibc.relayer import ZonePass, relay_pass
-from causeway.service.ibc.routes import Views
+from causeway.service.ibc.routes import ZoneViews
 from causeway.service.keys.key_files import AccountKey
 from causeway.service.keys.signing import MESSAGE, TRANSACTION, SignedMessage, carrier_number, sign_message
 from causeway.service.node.node import BlockPace, Node, SubmissionStatus
@@ -85,8 +85,8 @@ class Lakes:
             path = folder / f"{own}.toml"
             path.write_text(scenario_text(own, **scenario))
             self.nodes[own] = Node(load_scenario(path), str(folder / own), BlockPace(0, on_demand=True))
-        self.views = {own: Views(node.opened) for own, node in self.nodes.items()}
-        self.rules = read_rules(OptionsAnswer.model_validate(self.views["left"].status()["options"]))
+        self.views = {own: ZoneViews(node.opened) for own, node in self.nodes.items()}
+        self.rules = read_rules(ZoneOptionsAnswer.model_validate(self.views["left"].status()["options"]))
         self.submitted: list[SubmitWithHeaders] = []
         self._nonces: dict[tuple[str, bytes], int] = {}
 
@@ -119,7 +119,9 @@ class Lakes:
         """Return the direction to a chain."""
         return Direction(ENDS[OTHER[target]], OTHER[target], target)
 
-    def steps(self, target: str, memory: RelayMemory | None = None, **settings: Any) -> Generator[Step, Any, ZonePass]:
+    def steps(
+        self, target: str, memory: PacketRelayMemory | None = None, **settings: Any
+    ) -> Generator[Step, Any, ZonePass]:
         """Return the relay loop's pass to a chain, nothing of it made yet; ``memory``: of passes before."""
         return relay_pass(self.direction(target), self.rules, RelaySettings(**settings), memory)
 

@@ -32,7 +32,7 @@ from typing import Any
 import httpx
 
 from causeway.service.http.client import ServiceClient, ServiceError
-from causeway.service.ibc.routes import Views
+from causeway.service.ibc.routes import ZoneViews
 from causeway.service.keys.key_files import AccountKey, write_key
 from tests.service.test_processes import opened, validators_of
 from tests.support.common.lakes import ENDS, OTHER, Lakes, scenario_text
@@ -222,7 +222,7 @@ class Soak:
         """Assert what came of everything; return how many calls each lake made."""
         lakes = Lakes.__new__(Lakes)
         lakes.nodes = {own: opened(self.folder, own) for own in ENDS}
-        lakes.views = {own: Views(node.opened) for own, node in lakes.nodes.items()}
+        lakes.views = {own: ZoneViews(node.opened) for own, node in lakes.nodes.items()}
         try:
             calls = {own: lakes.lane(own)["send"]["tail"] for own in ENDS}
             outcome = lakes.outcome()

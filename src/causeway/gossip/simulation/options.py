@@ -25,7 +25,7 @@ MOST_QUEUES = 1 << 18
 """Maximum number of queues in a run."""
 
 
-class NodesSection(ScenarioSection):
+class GossipNodesSection(ScenarioSection):
     """``[nodes]``: number of nodes and their roles.
 
     The first nodes are collators, one parachain after the other, then validators; the rest have no
@@ -156,7 +156,7 @@ class SimulationOptions(ScenarioSection):
     events: Literal["coverage", "all"] = Field(
         "coverage", description="What is logged: who got what when, or also all that was sent, judged and purged."
     )
-    nodes: NodesSection = Field(default_factory=lambda: NodesSection.model_validate({}))
+    nodes: GossipNodesSection = Field(default_factory=lambda: GossipNodesSection.model_validate({}))
     topology: TopologySection = Field(default_factory=lambda: TopologySection.model_validate({}))
     links: LinksSection = Field(default_factory=lambda: LinksSection.model_validate({}))
     relay: RelaySection = Field(default_factory=lambda: RelaySection.model_validate({}))

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import core_schema
 
-Model = TypeVar("Model", bound="Answer")
+Model = TypeVar("Model", bound="AnswerModel")
 
 MAX_NAME_CHARACTERS = 128
 MAX_TEXT_CHARACTERS = 10_000
@@ -63,7 +63,7 @@ class Hex:
 Digest = Annotated[bytes, Hex(32, 32)]
 
 
-class Answer(BaseModel):
+class AnswerModel(BaseModel):
     """An answer, or a part of one."""
 
     model_config = ConfigDict(
@@ -71,7 +71,7 @@ class Answer(BaseModel):
     )
 
 
-class StatusAnswer(Answer):
+class StatusAnswer(AnswerModel):
     """Identity and progress of the network (``/v1/status``); each protocol adds to it."""
 
     protocol: Name
@@ -82,7 +82,7 @@ class StatusAnswer(Answer):
     tick_ns: Height
 
 
-class ChainAnswer(Answer):
+class ChainAnswer(AnswerModel):
     """A chain of the network."""
 
     name: Name
@@ -92,7 +92,7 @@ class ChainAnswer(Answer):
 ChainAnswers = Annotated[list[ChainAnswer], Field(max_length=MAX_CHAINS)]
 
 
-class HealthAnswer(Answer):
+class HealthAnswer(AnswerModel):
     """Health of a server."""
 
     height: Height
@@ -100,7 +100,7 @@ class HealthAnswer(Answer):
     waiting_bytes: Height
 
 
-class SenderAnswer(Answer):
+class SenderAnswer(AnswerModel):
     """Known values of a sender."""
 
     sender: DigestText
@@ -111,7 +111,7 @@ class SenderAnswer(Answer):
     )
 
 
-class TakenAnswer(Answer):
+class TakenAnswer(AnswerModel):
     """State of a message: its name, and the height of its block, null while it is pending."""
 
     hash: DigestText
@@ -119,7 +119,7 @@ class TakenAnswer(Answer):
     height: Height | None
 
 
-class FaultAnswer(Answer):
+class FaultAnswer(AnswerModel):
     """A refused request, call or transaction, or a failure of a program."""
 
     program: Text = Field(..., description="Its name; empty for what was carried.")
@@ -129,7 +129,7 @@ class FaultAnswer(Answer):
     where: Text = Field(..., description="On which chain, and of what was carried which item.")
 
 
-class OutcomeAnswer(Answer):
+class OutcomeAnswer(AnswerModel):
     """Faults of a message in its block, with those of other messages to the same program."""
 
     hash: DigestText
@@ -137,7 +137,7 @@ class OutcomeAnswer(Answer):
     faults: Annotated[list[FaultAnswer], Field(max_length=MAX_FAULTS)]
 
 
-class ErrorAnswer(Answer):
+class ErrorAnswer(AnswerModel):
     """Error of a request: its stable name, and one line of text."""
 
     error: Text

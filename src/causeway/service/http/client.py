@@ -143,15 +143,15 @@ class Unreachable(ServiceError):
     """Served lake that does not answer, or not in time; may pass."""
 
 
-class Refused(ServiceError):
+class RequestRefused(ServiceError):
     """Refusal of a request by a served lake, with its reason."""
 
 
-class NonceUsed(Refused):
+class NonceUsed(RequestRefused):
     """Refusal of a used nonce, or of a sender with another key's number."""
 
 
-class RefusedForGood(Refused):
+class RefusedForGood(RequestRefused):
     """Permanent refusal of this key by a served lake."""
 
 
@@ -321,7 +321,7 @@ class ServiceClient:
 
         Raises:
             Unreachable: The lake does not answer, or not in time.
-            Refused: The lake refuses the request.
+            RequestRefused: The lake refuses the request.
             ServiceError: The answer is invalid.
         """
         pause = FIRST_PAUSE
@@ -377,7 +377,7 @@ class ServiceClient:
             key = f"this process signs with the key {self.key.public.hex()}"
             do = "ask who serves the lake to take it (causeway serve --relayer), or use another (causeway key new)"
             raise RefusedForGood(f"{text}; {key}: {do}")
-        raise (NonceUsed if status == USED else Refused)(text)
+        raise (NonceUsed if status == USED else RequestRefused)(text)
 
 
 class _ComeAgain(Exception):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from causeway.protocols.shared.limits import MAX_ITEMS, MAX_PROOF_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES
 from causeway.service.http import answers
-from causeway.service.http.answers import Answer, ChainAnswers, Digest, Height, Hex, Index, Name, Text
+from causeway.service.http.answers import AnswerModel, ChainAnswers, Digest, Height, Hex, Index, Name, Text
 
 MAX_RANGES = 2_000
 """Maximum number of ranges of a queue's entries."""
@@ -30,7 +30,7 @@ Pushed = Annotated[tuple[Index, Index, Height | None], Field(strict=False)]
 Gap = Annotated[tuple[Index, Index], Field(strict=False)]
 
 
-class OptionsAnswer(Answer):
+class ZoneOptionsAnswer(AnswerModel):
     """Options relevant to relay processes."""
 
     order: Literal["ordered", "unordered"]
@@ -44,15 +44,15 @@ class OptionsAnswer(Answer):
     proof_fee: Index
 
 
-class StatusAnswer(answers.StatusAnswer):
+class ZoneStatusAnswer(answers.StatusAnswer):
     """Identity and progress of the network."""
 
     chains: ChainAnswers
     connections: Annotated[list[Annotated[tuple[Name, Name], Field(strict=False)]], Field(max_length=MAX_CONNECTIONS)]
-    options: OptionsAnswer
+    options: ZoneOptionsAnswer
 
 
-class HeaderAnswer(Answer):
+class SignedHeaderAnswer(AnswerModel):
     """A signed header (protobuf) with its content; of the unsigned height 0 only the root."""
 
     chain: Name
@@ -66,7 +66,7 @@ class HeaderAnswer(Answer):
     """Bounded by the size of a transaction."""
 
 
-class SendAnswer(Answer):
+class SendQueueAnswer(AnswerModel):
     """A send queue; ``entries`` are ranges (first, count, height of the push)."""
 
     head: Index
@@ -74,7 +74,7 @@ class SendAnswer(Answer):
     entries: Annotated[list[Pushed], Field(max_length=MAX_RANGES)]
 
 
-class ReceiptAnswer(SendAnswer):
+class ReceiptQueueAnswer(SendQueueAnswer):
     """A receipt queue.
 
     ``missing``: unreceived ranges (first, count); ``waiting``: indices without a value.
@@ -85,7 +85,7 @@ class ReceiptAnswer(SendAnswer):
     waiting: Annotated[list[Index], Field(max_length=MAX_RANGES)]
 
 
-class TrustedAnswer(Answer):
+class TrustedAnswer(AnswerModel):
     """A header trusted by a client."""
 
     height: Height
@@ -98,7 +98,7 @@ class TrustedAnswer(Answer):
     header_hash: Digest
 
 
-class ClientAnswer(Answer):
+class ClientAnswer(AnswerModel):
     """A client of the counterparty with its newest trusted headers, ascending."""
 
     state: Literal["active", "frozen", "disconnecting"]
@@ -114,19 +114,19 @@ class ClientAnswer(Answer):
         return self
 
 
-class LaneAnswer(Answer):
+class LaneAnswer(AnswerModel):
     """Both queues of a chain for a counterparty, and its client of it."""
 
     chain: Name
     counterparty: Name
     height: Height
     time: Height
-    send: SendAnswer
-    receipt: ReceiptAnswer
+    send: SendQueueAnswer
+    receipt: ReceiptQueueAnswer
     client: ClientAnswer
 
 
-class EntryAnswer(Answer):
+class EntryAnswer(AnswerModel):
     """An entry of a queue."""
 
     index: Index
@@ -134,7 +134,7 @@ class EntryAnswer(Answer):
     value: Value
 
 
-class EntriesAnswer(Answer):
+class EntriesAnswer(AnswerModel):
     """Entries of a queue."""
 
     chain: Name
@@ -143,7 +143,7 @@ class EntriesAnswer(Answer):
     entries: Annotated[list[EntryAnswer], Field(max_length=MAX_ITEMS)]
 
 
-class ProofAnswer(Answer):
+class KeyProofAnswer(AnswerModel):
     """A value with its ICS-23 proof; null with the proof of absence if the key is not stored."""
 
     key: KeyBytes
@@ -157,16 +157,16 @@ class ProofAnswer(Answer):
         return self
 
 
-class ProofsAnswer(Answer):
+class ProofsAnswer(AnswerModel):
     """Proofs of the first requested keys, at least one."""
 
     chain: Name
     height: Height
     root: Digest
-    proofs: Annotated[list[ProofAnswer], Field(min_length=1, max_length=MAX_ITEMS)]
+    proofs: Annotated[list[KeyProofAnswer], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-class AccountAnswer(Answer):
+class AccountAnswer(AnswerModel):
     """A relayer's fee account: by ``name`` for the scenario's relayers, else by ``number``."""
 
     name: Text | None = None
@@ -180,7 +180,7 @@ class AccountAnswer(Answer):
     wasted: Index
 
 
-class RelayersAnswer(Answer):
+class RelayersAnswer(AnswerModel):
     """The fee accounts with a chain."""
 
     chain: Name
@@ -188,7 +188,7 @@ class RelayersAnswer(Answer):
     relayers: Annotated[list[AccountAnswer], Field(max_length=MAX_ACCOUNTS)]
 
 
-class RefusalsAnswer(Answer):
+class RefusalsAnswer(AnswerModel):
     """Number of refused calls in a block, by error."""
 
     chain: Name

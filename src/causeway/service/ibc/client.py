@@ -6,15 +6,15 @@ import json
 
 from causeway.protocols.ibc.relay.accounts import COUNTS
 from causeway.protocols.shared.limits import MAX_ANSWER_BYTES
-from causeway.service.http.client import Refused, ServiceClient, ServiceError, path_part
+from causeway.service.http.client import RequestRefused, ServiceClient, ServiceError, path_part
 from causeway.service.ibc.answers import (
     EntriesAnswer,
-    HeaderAnswer,
     LaneAnswer,
     ProofsAnswer,
     RefusalsAnswer,
     RelayersAnswer,
-    StatusAnswer,
+    SignedHeaderAnswer,
+    ZoneStatusAnswer,
 )
 from causeway.service.ibc.relay_state import LaneView, view_from_answer
 from causeway.service.keys.signing import carrier_number
@@ -28,9 +28,9 @@ class ZoneLakeClient(ServiceClient):
         """Number of the fee account, derived from the key."""
         return carrier_number(self.key.public)
 
-    async def status(self) -> StatusAnswer:
+    async def status(self) -> ZoneStatusAnswer:
         """Return the chains, connections and options of the network."""
-        return await self.ask(StatusAnswer, "GET", "/v1/status")
+        return await self.ask(ZoneStatusAnswer, "GET", "/v1/status")
 
     async def lane(self, chain: str, counterparty: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
         """Return a chain's queues for a counterparty, and its client of it, at its last height.
@@ -64,7 +64,7 @@ class ZoneLakeClient(ServiceClient):
         query = {"packets_from": packets_from, "receipts_from": receipts_from, "height": height}
         try:
             found = await self.ask(LaneAnswer, "GET", path, query)
-        except Refused:
+        except RequestRefused:
             return None
         if (found.chain, found.counterparty, found.height) != (chain, counterparty, height):
             raise ServiceError(f"{self.url}{path}: another lane, or another height, than that asked for")
@@ -73,7 +73,9 @@ class ZoneLakeClient(ServiceClient):
     async def header(self, chain: str, height: int) -> bytes:
         """Return the signed header of a chain at a height."""
         path = f"/v1/chains/{path_part(chain)}/header"
-        found = (await self.ask(HeaderAnswer, "GET", path, {"height": height}, most=MAX_ANSWER_BYTES)).signed_header
+        found = (
+            await self.ask(SignedHeaderAnswer, "GET", path, {"height": height}, most=MAX_ANSWER_BYTES)
+        ).signed_header
         if found is None:
             raise ServiceError(f"{self.url}{path}: no signed header of height {height}")
         return found

@@ -12,20 +12,20 @@ from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.ibc.relay.accounts import COUNTS
 from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
 from causeway.service.http.requests import Address
-from causeway.service.ibc.answers import StatusAnswer
-from causeway.service.ibc.routes import Views, addresses
+from causeway.service.ibc.answers import ZoneStatusAnswer
+from causeway.service.ibc.routes import ZoneViews, addresses
 from causeway.service.ibc.transactions import RelayTransaction, validate_message
 
 LANE = ("chain", "counterparty", "queue")
 
 
-def collect_metrics(views: Views, height: int) -> Iterable[Metric]:
+def collect_metrics(views: ZoneViews, height: int) -> Iterable[Metric]:
     """Yield the metrics of a lake of zones at a height."""
     yield from _queues(views, height)
     yield from _accounts(views, height)
 
 
-def _queues(views: Views, height: int) -> Iterable[Metric]:
+def _queues(views: ZoneViews, height: int) -> Iterable[Metric]:
     length = GaugeMetricFamily("causeway_queue_length", "Indices from head to tail.", labels=LANE)
     oldest = GaugeMetricFamily("causeway_queue_oldest_index", "Index of the oldest entry.", labels=LANE)
     blocks = GaugeMetricFamily("causeway_queue_oldest_age_blocks", "Age of the oldest entry.", labels=LANE)
@@ -59,7 +59,7 @@ def _queues(views: Views, height: int) -> Iterable[Metric]:
     yield from (length, oldest, blocks, seconds, advance, expires, active)
 
 
-def _accounts(views: Views, height: int) -> Iterable[Metric]:
+def _accounts(views: ZoneViews, height: int) -> Iterable[Metric]:
     families = {
         name: CounterMetricFamily(f"causeway_relayer_{name}", ACCOUNTS[name], labels=["chain", "relayer"])
         for name in COUNTS
@@ -72,7 +72,7 @@ def _accounts(views: Views, height: int) -> Iterable[Metric]:
     yield from families.values()
 
 
-def _connections(views: Views) -> list[list[str]]:
+def _connections(views: ZoneViews) -> list[list[str]]:
     connections: Any = views.status()["connections"]
     found: list[list[str]] = connections
     return found
@@ -93,13 +93,13 @@ class IbcEndpoint:
     """Served lake of zones (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
-    status_answer = StatusAnswer
+    status_answer = ZoneStatusAnswer
     followed: frozenset[str] = frozenset()
     exchange = None
     """Relay processes connect the lake with others."""
 
     def __init__(self, opened: OpenedLake, kernel: IbcKernel) -> None:
-        self.views, self._kernel = Views(opened), kernel
+        self.views, self._kernel = ZoneViews(opened), kernel
 
     def submission(self, chain: str, user: int, transaction: bytes) -> RelayTransaction:
         """Decode a relayer's transaction (protobuf ``causeway.ibc.Transaction``).

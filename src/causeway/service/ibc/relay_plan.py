@@ -24,10 +24,10 @@ from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
 from causeway.service.ibc.relay_state import (
     LaneView,
     Limits,
+    PacketRelayMemory,
     Pushed,
     ReadLane,
     ReadPackets,
-    RelayMemory,
     RelayRules,
     Step,
 )
@@ -94,7 +94,11 @@ class RelayWork:
 
 
 def plan_work(
-    source: LaneView, target: LaneView, rules: RelayRules, settings: RelaySettings, memory: RelayMemory | None = None
+    source: LaneView,
+    target: LaneView,
+    rules: RelayRules,
+    settings: RelaySettings,
+    memory: PacketRelayMemory | None = None,
 ) -> RelayWork:
     """Plan the work from one end of a connection to the other.
 
@@ -105,7 +109,7 @@ def plan_work(
         settings: Settings of the process.
         memory: Memory of earlier submissions, so that refused ones are not repeated in every pass.
     """
-    memory = memory or RelayMemory()
+    memory = memory or PacketRelayMemory()
     cleanup, packets_blocked = _cleanup_due(source, target, rules, settings)
     packets = _pending_packets(source, target, rules, packets_blocked)
     receipts = _pending_receipts(source, target, rules)
@@ -257,7 +261,7 @@ def expired_packets(
     rules: RelayRules,
     work: RelayWork,
     settings: RelaySettings,
-    memory: RelayMemory,
+    memory: PacketRelayMemory,
 ) -> Generator[Step, Any, tuple[int, ...]]:
     """Return the target's unreceived packets expired by the source's header, ascending.
 
@@ -327,7 +331,7 @@ class HeaderOutlook:
     patient: bool
     settings: RelaySettings
 
-    def work(self, target: LaneView, rules: RelayRules, memory: RelayMemory) -> RelayWork:
+    def work(self, target: LaneView, rules: RelayRules, memory: PacketRelayMemory) -> RelayWork:
         """Return the work to do now, without waiting for more: its header is paid for."""
         work = RelayWork()
         if self.usable:
@@ -342,7 +346,7 @@ def plan_headers(
     target: LaneView,
     rules: RelayRules,
     settings: RelaySettings,
-    memory: RelayMemory,
+    memory: PacketRelayMemory,
 ) -> Generator[Step, Any, HeaderOutlook]:
     """Determine the provable work, and the need for a header for the rest.
 
@@ -414,7 +418,7 @@ def _all_work(
     target: LaneView,
     rules: RelayRules,
     settings: RelaySettings,
-    memory: RelayMemory,
+    memory: PacketRelayMemory,
 ) -> Generator[Step, Any, tuple[RelayWork, frozenset[int]]]:
     """Return all work, and the target's expired packets."""
     work, expired = plan_work(source, target, rules, settings), tuple[int, ...]()

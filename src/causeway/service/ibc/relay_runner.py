@@ -19,11 +19,11 @@ from causeway.service.ibc.client import ZoneLakeClient
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relay_state import (
     LaneView,
+    PacketRelayMemory,
     ReadHeader,
     ReadLane,
     ReadPackets,
     ReadProofs,
-    RelayMemory,
     RelayRules,
     Step,
     SubmitWithHeaders,
@@ -213,7 +213,7 @@ class ZoneRelay(RelayLoop[ZoneProgress, ZonePass]):
         super().__init__([ZoneProgress(direction) for direction in directions], pacing, faults, seed, report, journal)
         self._clients, self._rules = clients, rules
         self._settings = settings or RelaySettings()
-        self._memories = {str(way): RelayMemory() for way in directions}
+        self._memories = {str(way): PacketRelayMemory() for way in directions}
         self._standings = {str(way): DeliveryProgress() for way in directions}
 
     def account(self, direction: Direction) -> str:

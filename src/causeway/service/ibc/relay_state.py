@@ -14,7 +14,7 @@ from typing import Any
 
 from causeway_proofs.tendermint.trust import TrustedHeader
 
-from causeway.service.ibc.answers import LaneAnswer, OptionsAnswer
+from causeway.service.ibc.answers import LaneAnswer, ZoneOptionsAnswer
 from causeway.service.relay import loop
 
 MOST_LISTED = 10_000
@@ -127,7 +127,7 @@ class RelayRules:
 
 
 def lane_view(content: Mapping[str, Any]) -> LaneView:
-    """Parse the lane of a JSON object (``Views.lane``).
+    """Parse the lane of a JSON object (``ZoneViews.lane``).
 
     Args:
         content: The object.
@@ -166,7 +166,7 @@ def view_from_answer(lane: LaneAnswer) -> LaneView:
     return LaneView(lane.chain, lane.counterparty, lane.height, lane.time, send, receipt, trusted, lane.client.state)
 
 
-def read_rules(options: OptionsAnswer) -> RelayRules:
+def read_rules(options: ZoneOptionsAnswer) -> RelayRules:
     """Convert the options of a status to rules."""
     return RelayRules(
         ordered=options.order == "ordered",
@@ -211,7 +211,7 @@ class DeliveryAttempt:
 
 
 @dataclass
-class RelayMemory:
+class PacketRelayMemory:
     """Memory of one direction.
 
     Attributes:

@@ -38,10 +38,10 @@ from causeway.service.ibc.relay_plan import (
 )
 from causeway.service.ibc.relay_state import (
     LaneView,
+    PacketRelayMemory,
     ReadHeader,
     ReadLane,
     ReadProofs,
-    RelayMemory,
     RelayRules,
     Step,
     SubmitWithHeaders,
@@ -66,7 +66,7 @@ class PassState(Enum):
     REFUSED = "refused"
     """The target would not trust the source's headers."""
     HELD = "backing off"
-    """All work was refused before and backs off (``RelayMemory``)."""
+    """All work was refused before and backs off (``PacketRelayMemory``)."""
     ACCUSED = "accused"
     """The source signed two conflicting headers, and the target was shown the evidence."""
 
@@ -105,7 +105,7 @@ _FINAL_STATES: dict[type[ProofError], PassState] = {
 
 
 def relay_pass(
-    direction: Direction, rules: RelayRules, settings: RelaySettings, memory: RelayMemory | None = None
+    direction: Direction, rules: RelayRules, settings: RelaySettings, memory: PacketRelayMemory | None = None
 ) -> Generator[Step, Any, ZonePass]:
     """Run one pass in one direction: read both ends, and submit the work.
 
@@ -121,7 +121,7 @@ def relay_pass(
     Returns:
         The result of the pass.
     """
-    memory = memory or RelayMemory()
+    memory = memory or PacketRelayMemory()
     memory.held.clear()
     # Read the target first, so that the source's view includes the sending of everything received meanwhile.
     target: LaneView = yield ReadLane(direction.other, direction.target, direction.source)
@@ -222,7 +222,7 @@ def _submitted_indices(source: LaneView, work: RelayWork, expired: tuple[int, ..
 
 
 def _find_contradiction(
-    client: LightClient, direction: Direction, source: LaneView, target: LaneView, now: int, memory: RelayMemory
+    client: LightClient, direction: Direction, source: LaneView, target: LaneView, now: int, memory: PacketRelayMemory
 ) -> Generator[Step, Any, HeaderUpdate | str | None]:
     """Return a header of the source that contradicts a trusted one (X-3), or None.
 

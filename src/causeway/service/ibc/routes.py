@@ -45,11 +45,11 @@ from causeway.service.ibc.answers import (
     MAX_KEY_BYTES,
     MAX_TRUSTED,
     EntriesAnswer,
-    HeaderAnswer,
     LaneAnswer,
     ProofsAnswer,
     RefusalsAnswer,
     RelayersAnswer,
+    SignedHeaderAnswer,
 )
 from causeway.service.node.endpoint import LakeViews
 from causeway.storage.lake import Manifest
@@ -81,7 +81,7 @@ PURPOSES = {purpose.name.lower(): purpose for purpose in QueuePurpose}
 CLIENT_STATES = ("active", "frozen", "disconnecting", "frozen")
 
 
-class Views(LakeViews):
+class ZoneViews(LakeViews):
     """Views of one lake of zones."""
 
     def __init__(self, opened: OpenedLake) -> None:
@@ -462,7 +462,7 @@ class ProofsBody(Body):
     height: Annotated[int, Field(ge=0, le=U64_MAX)] | None = Field(None, description=HEIGHT)
 
 
-def addresses(views: Views) -> list[Address]:
+def addresses(views: ZoneViews) -> list[Address]:
     """List the addresses of headers, queues, proofs and relayers' accounts."""
     own, at = views.own(), address_of_view
     others = sorted({counterparty for _, counterparty in views.connections()})
@@ -478,7 +478,7 @@ def addresses(views: Views) -> list[Address]:
         return await answer_in_thread(views.proofs, call.path["chain"], keys, call.model.height)
 
     return [
-        at(f"{CHAIN}/header", header, views.header, HeaderAnswer, AtHeight, chain=own),
+        at(f"{CHAIN}/header", header, views.header, SignedHeaderAnswer, AtHeight, chain=own),
         at(queues, lane, views.lane, LaneAnswer, LaneQuery, chain=own, counterparty=others),
         at(
             f"{queues}/{{purpose}}",

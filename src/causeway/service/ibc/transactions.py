@@ -36,11 +36,11 @@ from causeway.protocols.ibc.relay.accounts import OTHERS, OUTSIDER
 from causeway.protocols.shared.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from causeway.protocols.shared.messages import blank_messages
 from causeway.service.ibc.relay_state import LaneView, lane_view
-from causeway.service.ibc.routes import Views
+from causeway.service.ibc.routes import ZoneViews
 from causeway.service.node.mempool import PendingMessage
 
 
-def is_redundant(transaction: wire.Transaction, chain: str, views: Views) -> bool:
+def is_redundant(transaction: wire.Transaction, chain: str, views: ZoneViews) -> bool:
     """Return True if the last height already has all effects of a transaction.
 
     An unreadable or foreign call does not count as redundant: a block refuses it by name.
@@ -85,14 +85,14 @@ def _has_happened(kind: str, submit: Any, lane: LaneView) -> bool:
 class RelayTransaction:
     """Transaction of relayer ``user`` for ``chain`` (``service.node.endpoint.Submission``)."""
 
-    views: Views
+    views: ZoneViews
     chain: str
     user: int
     encoded: bytes
     content: wire.Transaction
 
     @classmethod
-    def read(cls, views: Views, chain: str, user: int, encoded: bytes) -> RelayTransaction:
+    def read(cls, views: ZoneViews, chain: str, user: int, encoded: bytes) -> RelayTransaction:
         """Decode a transaction (protobuf ``causeway.ibc.Transaction``).
 
         Args:

@@ -20,7 +20,7 @@ from causeway.protocols.shared.secrets import LISTED_CHAINS
 from causeway.proving.ic.state import CertifiedStates, certificate_document
 from causeway.scenarios.scenario import Scenario
 from causeway.service.http import answers
-from causeway.service.http.answers import MAX_CHAINS, Answer, ChainAnswer, Height, Hex, Text
+from causeway.service.http.answers import MAX_CHAINS, AnswerModel, ChainAnswer, Height, Hex, Text
 from causeway.service.http.requests import Address, Number, Query, address_of_view
 from causeway.service.ic.exchange import XNetExchange
 from causeway.service.node.endpoint import LakeViews
@@ -35,13 +35,13 @@ class SubnetAnswer(ChainAnswer):
     public_key: Bytes | None = Field(..., description="It signs the states; none where nothing is certified.")
 
 
-class StatusAnswer(answers.StatusAnswer):
+class SubnetStatusAnswer(answers.StatusAnswer):
     """Identity and progress of the network."""
 
     chains: Annotated[list[SubnetAnswer], Field(max_length=MAX_CHAINS)]
 
 
-class KeyAnswer(Answer):
+class KeyAnswer(AnswerModel):
     """A subnet's public key (DER)."""
 
     kind: Literal["ic_public_key"]
@@ -49,14 +49,14 @@ class KeyAnswer(Answer):
     subnet_id: Text
 
 
-class PathAnswer(Answer):
+class PathAnswer(AnswerModel):
     """A value at a path of the state."""
 
     path: list[Text]
     value: Bytes
 
 
-class CertificateAnswer(Answer):
+class CertificateAnswer(AnswerModel):
     """A certificate (CBOR), and its claims."""
 
     kind: Literal["ic_certificate"]
@@ -160,7 +160,7 @@ class IcEndpoint:
     """Served lake of subnets (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
-    status_answer = StatusAnswer
+    status_answer = SubnetStatusAnswer
     followed: frozenset[str] = frozenset()
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from causeway.service.http import answers
-from causeway.service.http.answers import Answer, ChainAnswers, Digest, Height, Index, Name
+from causeway.service.http.answers import AnswerModel, ChainAnswers, Digest, Height, Index, Name
 
 MAX_LEAVES = 256
 MAX_CHANNELS = 10_000
@@ -15,14 +15,14 @@ MAX_CHANNELS = 10_000
 Document = Annotated[dict[str, Any], Field(description="A document that `causeway verify` reads.")]
 
 
-class StatusAnswer(answers.StatusAnswer):
+class ParachainStatusAnswer(answers.StatusAnswer):
     """Identity and progress of the network."""
 
     chains: ChainAnswers
     relay: Name = Field(..., description="The name of the relay chain.")
 
 
-class HeadAnswer(Answer):
+class HeadAnswer(AnswerModel):
     """A leaf of the relay chain: its block, with the parts of its hash."""
 
     leaf: Height
@@ -33,14 +33,14 @@ class HeadAnswer(Answer):
     included: Digest
 
 
-class HeadsAnswer(Answer):
+class HeadsAnswer(AnswerModel):
     """The leaves of the relay chain, by number."""
 
     height: Height
     heads: Annotated[list[HeadAnswer], Field(max_length=MAX_LEAVES)]
 
 
-class ProofAnswer(Answer):
+class ProofAnswer(AnswerModel):
     """A proof, and the relay block header that it is based on."""
 
     height: Height
@@ -49,7 +49,7 @@ class ProofAnswer(Answer):
     trust: dict[str, Any] = Field(..., description="What is to be trusted for it: the header, or a root for genesis.")
 
 
-class BlockAnswer(Answer):
+class BlockAnswer(AnswerModel):
     """The last block of a relay chain with channels."""
 
     height: Height
@@ -59,7 +59,7 @@ class BlockAnswer(Answer):
     root: Digest
 
 
-class StateProofAnswer(Answer):
+class StateProofAnswer(AnswerModel):
     """A proof, and the relay chain's state root that it is based on."""
 
     height: Height
@@ -67,7 +67,7 @@ class StateProofAnswer(Answer):
     trust: dict[str, Any] = Field(..., description="What is to be trusted for it: the root.")
 
 
-class ChannelAnswer(Answer):
+class HrmpChannelAnswer(AnswerModel):
     """A channel: limits, content, head of its message queue chain.
 
     ``closing`` is the relay block of a close request, 0 without one.
@@ -84,10 +84,10 @@ class ChannelAnswer(Answer):
     closing: Index
 
 
-class ChannelsAnswer(StateProofAnswer):
+class HrmpChannelsAnswer(StateProofAnswer):
     """The channels of a parachain, and their proof."""
 
-    channels: Annotated[list[ChannelAnswer], Field(max_length=MAX_CHANNELS)]
+    channels: Annotated[list[HrmpChannelAnswer], Field(max_length=MAX_CHANNELS)]
 
 
 class ChannelProofAnswer(StateProofAnswer):

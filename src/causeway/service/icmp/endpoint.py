@@ -12,8 +12,8 @@ from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.hrmp.kernel import HrmpKernel
 from causeway.protocols.icmp.kernel import IcmpKernel
 from causeway.service.http.requests import Address
-from causeway.service.icmp.answers import StatusAnswer
-from causeway.service.icmp.routes import ChannelViews, Views, addresses
+from causeway.service.icmp.answers import ParachainStatusAnswer
+from causeway.service.icmp.routes import ChannelViews, EgressViews, addresses
 from causeway.service.node.endpoint import Submission, require_installed
 
 
@@ -21,14 +21,14 @@ class IcmpEndpoint:
     """Served lake of parachains (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = 0
-    status_answer = StatusAnswer
+    status_answer = ParachainStatusAnswer
     exchange = None
     """All parachains of a relay chain are in its lake."""
     followed: frozenset[str] = frozenset()
 
     def __init__(self, opened: OpenedLake, kernel: IcmpKernel | HrmpKernel) -> None:
         channels = isinstance(kernel, HrmpKernel)
-        self.views: ChannelViews | Views = ChannelViews(opened) if channels else Views(opened)
+        self.views: ChannelViews | EgressViews = ChannelViews(opened) if channels else EgressViews(opened)
         self._kernel = kernel
 
     def submission(self, chain: str, user: int, transaction: bytes) -> Submission:

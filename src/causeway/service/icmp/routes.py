@@ -1,6 +1,6 @@
 """Addresses and views of a served lake of parachains.
 
-``Views`` covers egress queues: the leaves of the relay chain, and proofs at each of them (ICMP reference
+``EgressViews`` covers egress queues: the leaves of the relay chain, and proofs at each of them (ICMP reference
 3.1, 3.2). ``ChannelViews`` covers HRMP: the last relay block, channels, their content, and proofs (ICMP
 reference X-6). All views read committed heights.
 """
@@ -37,8 +37,8 @@ from causeway.service.http.requests import Address, NotFound, Number, Query, add
 from causeway.service.icmp.answers import (
     BlockAnswer,
     ChannelProofAnswer,
-    ChannelsAnswer,
     HeadsAnswer,
+    HrmpChannelsAnswer,
     ProofAnswer,
     StateProofAnswer,
 )
@@ -93,7 +93,7 @@ class RelayViews(LakeViews, ABC):
         """
 
 
-class Views(RelayViews):
+class EgressViews(RelayViews):
     """Views of a network with egress queues."""
 
     def __init__(self, opened: OpenedLake) -> None:
@@ -374,7 +374,7 @@ class MessageQuery(PageQuery, LeafQuery):
     """A message of a lane, at a leaf of the relay chain."""
 
 
-def addresses(views: Views | ChannelViews) -> list[Address]:
+def addresses(views: EgressViews | ChannelViews) -> list[Address]:
     """List the addresses of leaves and proofs, or of the last relay block and channels."""
     relay = [views.relay]
     paras = [name for name in views.opened.names if name != views.relay]
@@ -394,7 +394,7 @@ def addresses(views: Views | ChannelViews) -> list[Address]:
             ),
             at(f"{CHAIN}/watermark", consumed, watermark, StateProofAnswer, HeightQuery, chain=paras),
             at(f"{CHAIN}/ingress", waiting, ingress, StateProofAnswer, HeightQuery, chain=paras),
-            at(f"{CHAIN}/channels", every, views.channels, ChannelsAnswer, HeightQuery, chain=paras),
+            at(f"{CHAIN}/channels", every, views.channels, HrmpChannelsAnswer, HeightQuery, chain=paras),
             at(f"{CHAIN}/channel/{{counterparty}}", one, views.channel, ChannelProofAnswer, HeightQuery, **pair),
             at(QUEUED, message, views.queued, ChannelProofAnswer, PageQuery, **pair),
         ]

@@ -9,7 +9,7 @@ from pydantic import Field
 from causeway.protocols.shared.limits import MAX_ITEMS, MAX_PROOF_BYTES
 from causeway.protocols.xdm.transactions import MAX_BLOCKS, MAX_RECEIPT_BYTES
 from causeway.service.http import answers
-from causeway.service.http.answers import MAX_CHAINS, Answer, ChainAnswers, Digest, Height, Hex, Index, Name
+from causeway.service.http.answers import MAX_CHAINS, AnswerModel, ChainAnswers, Digest, Height, Hex, Index, Name
 
 MAX_CHANNELS = 10_000
 MAX_MESSAGES = 1_000
@@ -32,7 +32,7 @@ Node = Annotated[bytes, Hex(MAX_PROOF_BYTES)]
 Nodes = Annotated[list[Node], Field(max_length=MAX_MEMBERS)]
 
 
-class OptionsAnswer(Answer):
+class DomainOptionsAnswer(AnswerModel):
     """Options relevant to relay processes."""
 
     archiving_depth: Annotated[Height, Field(ge=1)]
@@ -42,16 +42,16 @@ class OptionsAnswer(Answer):
     resubmit_after: Annotated[Height, Field(ge=1)]
 
 
-class StatusAnswer(answers.StatusAnswer):
+class DomainStatusAnswer(answers.StatusAnswer):
     """Identity and progress of the network."""
 
     chains: ChainAnswers
     consensus: Name
     agreed: Digest = Field(..., description="Of all that lakes of one network have in common.")
-    options: OptionsAnswer
+    options: DomainOptionsAnswer
 
 
-class ChannelAnswer(Answer):
+class ChannelAnswer(AnswerModel):
     """One end of a channel; ``count``: requests without a response."""
 
     channel: Channel
@@ -62,7 +62,7 @@ class ChannelAnswer(Answer):
     count: Index
 
 
-class UnderAnswer(Answer):
+class UnderAnswer(AnswerModel):
     """A consensus block and its mountain range."""
 
     number: Block
@@ -71,7 +71,7 @@ class UnderAnswer(Answer):
     root: Digest
 
 
-class ChannelsAnswer(Answer):
+class ChannelsAnswer(AnswerModel):
     """The channels of a chain with another."""
 
     chain: Name
@@ -82,7 +82,7 @@ class ChannelsAnswer(Answer):
     channels: Annotated[list[ChannelAnswer], Field(max_length=MAX_CHANNELS)]
 
 
-class MessageAnswer(Answer):
+class MessageAnswer(AnswerModel):
     """A proven message; ``members``: positions of its proof's nodes."""
 
     channel: Channel
@@ -92,7 +92,7 @@ class MessageAnswer(Answer):
     members: Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MAX_NODES)]], Field(max_length=MAX_MEMBERS)]
 
 
-class MessagesAnswer(Answer):
+class MessagesAnswer(AnswerModel):
     """Messages in the storage of a block."""
 
     chain: Name
@@ -103,7 +103,7 @@ class MessagesAnswer(Answer):
     messages: Annotated[list[MessageAnswer], Field(max_length=MAX_MESSAGES)]
 
 
-class ReceiptAnswer(Answer):
+class ReceiptAnswer(AnswerModel):
     """The receipt of a block (SCALE), with its operator's signature."""
 
     number: Block
@@ -111,14 +111,14 @@ class ReceiptAnswer(Answer):
     signature: Annotated[bytes, Hex(64, 64)]
 
 
-class ReceiptsAnswer(Answer):
+class ReceiptsAnswer(AnswerModel):
     """Receipts of a domain, in the order of its blocks."""
 
     chain: Name
     receipts: Annotated[list[ReceiptAnswer], Field(max_length=MAX_ITEMS)]
 
 
-class ReceiptedAnswer(Answer):
+class ReceiptedAnswer(AnswerModel):
     """The last received and the last confirmed receipt of a domain."""
 
     domain: Name
@@ -128,7 +128,7 @@ class ReceiptedAnswer(Answer):
     unbooked: Block | None = Field(..., description="Of which block the books refused what it says: none later is.")
 
 
-class HeaderAnswer(Answer):
+class HeaderAnswer(AnswerModel):
     """A header of the consensus chain; its hash follows from it."""
 
     parent: Digest
@@ -137,7 +137,7 @@ class HeaderAnswer(Answer):
     extrinsics_root: Digest
 
 
-class BlocksAnswer(Answer):
+class BlocksAnswer(AnswerModel):
     """Consecutive headers, with the author's signature on the last."""
 
     chain: Name
@@ -145,14 +145,14 @@ class BlocksAnswer(Answer):
     signature: Annotated[bytes, Hex(64)]
 
 
-class ConfirmedAnswer(Answer):
+class ConfirmedAnswer(AnswerModel):
     """A domain's confirmed receipt: the number of its block, and the nodes of the proof."""
 
     number: Block
     proof: Nodes
 
 
-class AnchorAnswer(Answer):
+class AnchorAnswer(AnswerModel):
     """The leaf of a block in the mountain range of the next one."""
 
     block: Block
@@ -166,14 +166,14 @@ class AnchorAnswer(Answer):
     declared: Nodes = Field(..., description="The proof of what was declared for another lake's domain.")
 
 
-class KnownAnswer(Answer):
+class KnownAnswer(AnswerModel):
     """The latest block with known facts of a domain."""
 
     domain: Name
     block: Block
 
 
-class FollowedAnswer(Answer):
+class FollowedAnswer(AnswerModel):
     """Known state of a remote consensus chain: newest and final block, facts of domains."""
 
     chain: Name

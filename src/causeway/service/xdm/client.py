@@ -10,11 +10,11 @@ from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,
     ChannelsAnswer,
+    DomainStatusAnswer,
     FollowedAnswer,
     MessagesAnswer,
     ReceiptedAnswer,
     ReceiptsAnswer,
-    StatusAnswer,
 )
 from causeway.service.xdm.relay_state import (
     ReadAnchor,
@@ -30,9 +30,9 @@ from causeway.service.xdm.relay_state import (
 class DomainLakeClient(ServiceClient):
     """Client of a served lake of domains; all methods raise the errors of ``ServiceClient.ask``."""
 
-    async def status(self) -> StatusAnswer:
+    async def status(self) -> DomainStatusAnswer:
         """Return the chains and options of the network."""
-        return await self.ask(StatusAnswer, "GET", "/v1/status")
+        return await self.ask(DomainStatusAnswer, "GET", "/v1/status")
 
     async def followed(self, step: ReadFollowed) -> FollowedAnswer:
         """Return the known state of the consensus chain."""

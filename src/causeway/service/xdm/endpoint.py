@@ -16,8 +16,8 @@ from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Rec
 from causeway.service.http.requests import Address
 from causeway.service.node.endpoint import require_installed
 from causeway.service.node.mempool import PendingMessage
-from causeway.service.xdm.answers import StatusAnswer
-from causeway.service.xdm.routes import Views, addresses
+from causeway.service.xdm.answers import DomainStatusAnswer
+from causeway.service.xdm.routes import DomainViews, addresses
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class XdmEndpoint:
     """Served lake of domains (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
-    status_answer = StatusAnswer
+    status_answer = DomainStatusAnswer
     exchange = None
     """Relay processes connect the lake with others."""
 
     def __init__(self, opened: OpenedLake, kernel: XdmKernel) -> None:
-        self.views, self._kernel = Views(opened, kernel), kernel
+        self.views, self._kernel = DomainViews(opened, kernel), kernel
         self.followed = frozenset({self.views.consensus} if kernel.network.follows else ())
 
     def submission(self, chain: str, user: int, transaction: bytes) -> CarriedTransaction:

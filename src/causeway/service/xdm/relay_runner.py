@@ -12,10 +12,11 @@ from causeway.service.journal import SILENT, Journal
 from causeway.service.relay import loop
 from causeway.service.relay.faults import FaultSettings
 from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop, Submit
-from causeway.service.xdm.answers import StatusAnswer
+from causeway.service.xdm.answers import DomainStatusAnswer
 from causeway.service.xdm.client import DomainLakeClient
 from causeway.service.xdm.relay_state import (
     ChainPair,
+    LaneRelayMemory,
     ReadAnchor,
     ReadBlocks,
     ReadChannels,
@@ -24,7 +25,6 @@ from causeway.service.xdm.relay_state import (
     ReadReceipted,
     ReadReceipts,
     RelayLimits,
-    RelayMemory,
     Step,
 )
 from causeway.service.xdm.relayer import DomainPass, PassOutcome, RelayPlacement, relay_direction
@@ -93,7 +93,7 @@ async def find_directions(
 
 
 def directions_from_status(
-    status: Mapping[str, StatusAnswer], urls: Mapping[str, str], only: Collection[str] = (), side: str = "both"
+    status: Mapping[str, DomainStatusAnswer], urls: Mapping[str, str], only: Collection[str] = (), side: str = "both"
 ) -> LakeDirections:
     """Return the directions between two lakes by their statuses; errors as ``find_directions``.
 
@@ -173,7 +173,7 @@ class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
             [DomainProgress(direction) for direction in ends.directions], pacing, faults, seed, report, journal
         )
         self._clients, self._ends = clients, ends
-        self._memories = {str(way): RelayMemory() for way in ends.directions}
+        self._memories = {str(way): LaneRelayMemory() for way in ends.directions}
         self._seen: dict[str, Any] = {}
 
     def _is_counted(self, progress: DomainProgress) -> bool:

@@ -176,7 +176,7 @@ class RelayLimits:
 
 
 @dataclass
-class RelayMemory:
+class LaneRelayMemory:
     """Memory of one direction.
 
     Attributes:

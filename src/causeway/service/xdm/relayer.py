@@ -60,6 +60,7 @@ from causeway.service.xdm.answers import (
 from causeway.service.xdm.relay_state import (
     ChainPair,
     Key,
+    LaneRelayMemory,
     ReadAnchor,
     ReadBlocks,
     ReadChannels,
@@ -68,7 +69,6 @@ from causeway.service.xdm.relay_state import (
     ReadReceipted,
     ReadReceipts,
     RelayLimits,
-    RelayMemory,
     Step,
 )
 
@@ -146,7 +146,7 @@ Pass = Generator[Step, Any, DomainPass]
 
 
 def relay_direction(
-    direction: ChainPair, place: RelayPlacement, memory: RelayMemory, beside: Sequence[str] = ()
+    direction: ChainPair, place: RelayPlacement, memory: LaneRelayMemory, beside: Sequence[str] = ()
 ) -> Pass:
     """Run one pass in a direction.
 
@@ -255,7 +255,7 @@ def relay_receipts(direction: ChainPair, place: RelayPlacement) -> Pass:
     return DomainPass(state, len(items), len(items), len(batches), (known.number, known.confirmed))
 
 
-def relay_messages(direction: ChainPair, place: RelayPlacement, memory: RelayMemory) -> Pass:
+def relay_messages(direction: ChainPair, place: RelayPlacement, memory: LaneRelayMemory) -> Pass:
     """Relay a chain's confirmed messages and responses that another has not received.
 
     Args:
@@ -283,7 +283,7 @@ def relay_messages(direction: ChainPair, place: RelayPlacement, memory: RelayMem
 def _submit_messages(
     direction: ChainPair,
     place: RelayPlacement,
-    memory: RelayMemory,
+    memory: LaneRelayMemory,
     theirs: ChannelsAnswer,
     due: dict[Key, tuple[int, int]],
 ) -> Pass:

@@ -152,7 +152,7 @@ MOST_MESSAGES = 1_000
 _LANE_KEYS = ("source", "destination", "substream")
 
 
-class Views(ConsensusViews):
+class DomainViews(ConsensusViews):
     """Views of one lake of domains; the chains of ``kernel`` sign."""
 
     def status(self) -> dict[str, Any]:
@@ -369,7 +369,7 @@ class MessagesBody(Body):
     most: Annotated[int, Field(ge=1, le=1_000)] = Field(257, description="Of a lane at most.")
 
 
-def addresses(views: Views) -> list[Address]:
+def addresses(views: DomainViews) -> list[Address]:
     """List the addresses of channels, messages, receipts and the consensus chain."""
     own, names, main, at = views.own(), views.opened.names, views.consensus, address_of_view
     domains = [name for name in names if name != main]
