@@ -6,6 +6,8 @@ text for the line of each key, since TOML parsers return values without lines.
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import os
 import re
@@ -72,7 +74,7 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
         InvalidInput: The text is invalid, or nested too deep.
     """
     try:
-        document = tomllib.loads(text)
+        document = copy.deepcopy(_parse_toml(text))
     except RecursionError:
         document = None
     except tomllib.TOMLDecodeError as error:
@@ -80,6 +82,12 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
     if document is None or is_deep(document):
         raise InvalidInput(f"{path}: values are nested more than {MAX_NESTED} deep; no key of a scenario needs that")
     return document
+
+
+@functools.lru_cache(maxsize=1)
+def _parse_toml(text: str) -> dict[str, Any]:
+    """Parse a TOML text, or return the result for the same text: commands read their scenario several times."""
+    return tomllib.loads(text)
 
 
 def read_text(path: Path, what: str = "scenario") -> str:

@@ -50,10 +50,11 @@ def check_scenario(
     """
     from causeway.network.scenario_check import examine_scenario
 
-    if _is_gossip(path):
-        return _check_simulation(path, collect_overrides(settings, protocol=protocol, traffic=traffic), as_json)
+    overrides = collect_overrides(settings, protocol=protocol, traffic=traffic)
+    if (document := _gossip_document(path)) is not None:
+        return _check_simulation(path, document, overrides, as_json)
     with show_spinner("Checking"):
-        found = examine_scenario(path, collect_overrides(settings, protocol=protocol, traffic=traffic))
+        found = examine_scenario(path, overrides)
     if as_json:
         print(json.dumps(_as_json(found)))
     else:
@@ -63,29 +64,29 @@ def check_scenario(
     return shell.BAD_INPUT if found.wrong else shell.OK
 
 
-def _is_gossip(path: str) -> bool:
-    """Return True if a file describes gossip nodes, not a network of chains."""
+def _gossip_document(path: str) -> dict[str, Any] | None:
+    """Return the tables of a file that describes gossip nodes, or None for a network of chains."""
     from causeway.config.document import read_document
 
     try:
         document = read_document(Path(path))
     except InvalidInput:
-        return False  # its errors are reported as those of a network
-    return isinstance(document.get("nodes"), dict) and not {"chains", "programs"} & {*document}
+        return None  # its errors are reported as those of a network
+    is_gossip = isinstance(document.get("nodes"), dict) and not {"chains", "programs"} & {*document}
+    return document if is_gossip else None
 
 
-def _check_simulation(path: str, overrides: Mapping[str, str], as_json: bool) -> int:
+def _check_simulation(path: str, document: Mapping[str, Any], overrides: Mapping[str, str], as_json: bool) -> int:
     """Print the first error in a scenario of gossip nodes.
 
     Raises:
         InvalidInput: it is a scenario of node processes.
     """
     from causeway.cli.commands.gossip.simulate import SIMULATION
-    from causeway.config.document import read_document
     from causeway.network.scenario_check import ScenarioExamination, ScenarioRemark
     from causeway.network.simulation import load_simulation
 
-    if "gossip" in read_document(Path(path)):
+    if "gossip" in document:
         raise InvalidInput(f"{path}: gossip: it is for processes; causeway gossip up checks it before it starts any")
     wrong: tuple[ScenarioRemark, ...] = ()
     try:
