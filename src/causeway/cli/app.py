@@ -101,18 +101,14 @@ def build_app(asked: str | None = None) -> typer.Typer:
             raise InvalidInput("a command is missing (see causeway --help)")
 
     for name in [asked] if asked in COMMANDS and completion.COMPLETE not in os.environ else COMMANDS:
-        _add(app, name)
+        module = completion if name == "completion" else importlib.import_module(f"causeway.cli.commands.{name}")
+        panel, how = COMMANDS[name]
+        if how == _GROUP:
+            app.add_typer(module.build(), name=name, rich_help_panel=panel)
+        else:
+            command = module.command if how == _COMMAND else module.build()
+            add_command(app, name, command, panel=panel)
     return app
-
-
-def _add(app: typer.Typer, name: str) -> None:
-    module = completion if name == "completion" else importlib.import_module(f"causeway.cli.commands.{name}")
-    panel, how = COMMANDS[name]
-    if how == _GROUP:
-        app.add_typer(module.build(), name=name, rich_help_panel=panel)
-    else:
-        command = module.command if how == _COMMAND else module.build()
-        add_command(app, name, command, panel=panel)
 
 
 OPTIONAL_PACKAGES = {"duckdb": "causeway ledger --sql", "polars": "tables as Polars frames"}

@@ -179,7 +179,13 @@ def collect_overrides(
         if number is not None:
             overrides[key] = str(number)
     for text in spark:
-        name, chosen = _spark_setting(text)
+        from causeway.scenarios.settings import refuse_spark_key
+
+        name, chosen = parse_setting(text, "--conf")
+        try:
+            refuse_spark_key(name)
+        except ValueError as error:
+            raise InvalidInput(f"--conf {name}: {error}") from None
         overrides[f'network.spark."{name}"'] = quote_toml(chosen)
     return overrides
 
@@ -199,15 +205,3 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, str]:
         example = "spark.executor.memory=4g" if option == "--conf" else "network.seed=3"
         raise InvalidInput(f"{option} {text}: write KEY=VALUE, for example {example}")
     return key.strip(), value.strip()
-
-
-def _spark_setting(text: str) -> tuple[str, str]:
-    """Parse ``--conf KEY=VALUE``."""
-    from causeway.scenarios.settings import refuse_spark_key
-
-    name, value = parse_setting(text, "--conf")
-    try:
-        refuse_spark_key(name)
-    except ValueError as error:
-        raise InvalidInput(f"--conf {name}: {error}") from None
-    return name, value

@@ -107,7 +107,11 @@ def execute(arguments: Sequence[str], build: Build, name: str) -> int:
             print_line("interrupted")
             return INTERRUPTED
         code = _command_error(error, arguments)
-        _flush_or_discard()
+        # Flush standard output, or discard it if that fails: Python would retry at exit.
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
     return code
 
 
@@ -295,14 +299,6 @@ def _open_all_streams() -> None:
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # characters outside the terminal's encoding
-
-
-def _flush_or_discard() -> None:
-    """Flush standard output, or discard it if that fails: Python would retry at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _discard_output()
 
 
 def _discard_output() -> None:

@@ -159,13 +159,21 @@ def run_column(planned: PlannedRun, lake: str, *, resume: bool = False) -> RunOu
         command += ["--set", f"{key}={value}"]
     if resume:
         command.append("--resume")
-    errors_to = subprocess.PIPE if _is_quiet() else None
+    # Without a terminal, runs show no progress and only report failures.
+    errors_to = None if sys.stderr.isatty() else subprocess.PIPE
     # A process group of its own: only this process interrupts it, and once.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors_to, process_group=0) as run:
         try:
             output, errors = run.communicate()
         except KeyboardInterrupt:
-            _stop(run)
+            # Ask a run to end after its next commit; kill it after a grace period.
+            with contextlib.suppress(ProcessLookupError):
+                run.send_signal(signal.SIGTERM)
+            try:
+                run.wait(GENTLE_SECONDS)
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                run.kill()
+                run.wait()
             raise
     if run.returncode in (INTERRUPTED_CODE, -signal.SIGINT):
         raise KeyboardInterrupt
@@ -174,22 +182,6 @@ def run_column(planned: PlannedRun, lake: str, *, resume: bool = False) -> RunOu
             found = load_json(output)
             return RunOutcome({**found, **dict.fromkeys(_MEASURED)} if resume else found)
     return RunOutcome(None, _failure_reason(run.returncode, errors).removeprefix(f"{planned.scenario.path}: "))
-
-
-def _is_quiet() -> bool:
-    """Return True without a terminal: runs then show no progress, and only report failures."""
-    return not sys.stderr.isatty()
-
-
-def _stop(run: subprocess.Popen[bytes]) -> None:
-    """Ask a run to end after its next commit; kill it after a grace period."""
-    with contextlib.suppress(ProcessLookupError):
-        run.send_signal(signal.SIGTERM)
-    try:
-        run.wait(GENTLE_SECONDS)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        run.kill()
-        run.wait()
 
 
 def _failure_reason(code: int, errors: bytes | None) -> str:

@@ -249,7 +249,22 @@ def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
             if row.what in _CHART_ROWS or (row.group == MEASURED and row.unit == SECONDS)
         ],
         "lines": [*_distributions(found, ran), *_backlogs(found, ran)],
-        "guarantees": _guarantees(found),
+        "guarantees": {
+            name: {
+                "columns": ["", "holds", "reference", "judged by", "verdict in this run"],
+                "rows": [
+                    [
+                        row.what,
+                        {"holds": row.holds, "text": row.how},
+                        row.reference,
+                        None if row.check is None else row.check.replace("_", " "),
+                        {"verdict": row.verdict},
+                    ]
+                    for row in rows
+                ],
+            }
+            for name, rows in guarantee_rows(found).items()
+        },
         "faults": _faults(found),
     }
 
@@ -337,26 +352,6 @@ def _even_ratios(end: int) -> list[int]:
     """Return edges from 0 to ``end`` at equal ratios, or single ticks if these are wider."""
     edges = {0, end, *(round((1 + end) ** (place / MAX_POINTS)) - 1 for place in range(MAX_POINTS + 1))}
     return sorted(edges)
-
-
-def _guarantees(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table of guarantees for each protocol."""
-    return {
-        name: {
-            "columns": ["", "holds", "reference", "judged by", "verdict in this run"],
-            "rows": [
-                [
-                    row.what,
-                    {"holds": row.holds, "text": row.how},
-                    row.reference,
-                    None if row.check is None else row.check.replace("_", " "),
-                    {"verdict": row.verdict},
-                ]
-                for row in rows
-            ],
-        }
-        for name, rows in guarantee_rows(found).items()
-    }
 
 
 def _faults(found: Mapping[str, Any]) -> dict[str, Any] | None:

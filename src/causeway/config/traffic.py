@@ -44,8 +44,6 @@ class Traffic(Protocol):
 
     def rows(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
         """Return the rows (``INGRESS_SCHEMA``) of a tick for chains, a function of tick and chain."""
-        ...
 
     def next_tick(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` with any row, or None."""
-        ...

@@ -137,15 +137,12 @@ class NodeProcesses(Protocol):
 
     def rows(self) -> Sequence[Sequence[str]]:
         """Return the current status table, one row a node."""
-        ...
 
     def stage(self) -> str:
         """Return a short progress text."""
-        ...
 
     async def run(self, stop: asyncio.Event) -> RunVerdict:
         """Run the network to its end, or until ``stop`` is set; no process remains on return."""
-        ...
 
 
 class GossipProcesses(Protocol):
@@ -157,7 +154,6 @@ class GossipProcesses(Protocol):
         Raises:
             InvalidInput: The scenario or an option is invalid.
         """
-        ...
 
     def relay_chain(self, lake: str, sources: ModuleSources, out: Path) -> Mapping[str, int]:
         """Write the relay chain of a lake to a file for simulations and return its figures.
@@ -165,7 +161,6 @@ class GossipProcesses(Protocol):
         Raises:
             InvalidInput: The lake has no usable relay chain, or the file cannot be written.
         """
-        ...
 
     def replayed(self, trace: Path) -> RunVerdict:
         """Replay a trace in the protocol's state machine and compare the results.
@@ -173,4 +168,3 @@ class GossipProcesses(Protocol):
         Raises:
             InvalidInput: There is no valid trace.
         """
-        ...

@@ -117,29 +117,6 @@ def _allowed(listed: LeafListings, sets: Rows, options: GossipOptions) -> Mask:
     return found if options.allowed_by == "root" else found[:, listed.topic_of]
 
 
-def send_new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[GossipState, Frame]:
-    """Send queues that are new in the pools of nodes to all peers for which they are allowed.
-
-    Args:
-        state: State of the nodes.
-        nodes: Rows of the nodes; the pairs ascend.
-        queues: Numbers of the queues.
-        options: Options of gossip.
-
-    Returns:
-        The state and the sent queues (``QUEUES_SCHEMA``).
-    """
-    groups = group_rows(nodes)
-    degrees = np.diff(state.peer_begins)[nodes[groups.starts]]
-    piece_of = np.cumsum(degrees * groups.counts) // PIECE
-    cuts = np.append(groups.starts[group_rows(piece_of).starts], len(nodes))
-    # A node's rows stay in one piece, so its output order does not depend on other nodes.
-    pieces = itertools.pairwise(cuts.tolist())
-    return record_sent(
-        state, [_recipients(state, nodes[begin:end], queues[begin:end], options) for begin, end in pieces]
-    )
-
-
 def _recipients(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[Rows, Rows]:
     """Return the peers (rows) and queues to send, ascending by both."""
     begins = state.peer_begins
@@ -227,7 +204,16 @@ def put(
     np.add.at(used, at, sizes)
     known[root] = sizes
     state = replace(state, sizes=known, pool=pool, nodes=state.nodes.with_columns(bytes=used))
-    state, sent = send_new(state, at, queue, options)
+    # Send queues that are new in the pools of nodes to all peers for which they are allowed.
+    groups = group_rows(at)
+    degrees = np.diff(state.peer_begins)[at[groups.starts]]
+    piece_of = np.cumsum(degrees * groups.counts) // PIECE
+    cuts = np.append(groups.starts[group_rows(piece_of).starts], len(at))
+    # A node's rows stay in one piece, so its output order does not depend on other nodes.
+    pieces = itertools.pairwise(cuts.tolist())
+    state, sent = record_sent(
+        state, [_recipients(state, at[begin:end], queue[begin:end], options) for begin, end in pieces]
+    )
     columns = {
         "node": state.nodes["node"][at],
         "root": listed.roots[root],

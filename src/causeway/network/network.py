@@ -134,7 +134,11 @@ class LakeNetwork:
             if buckets is not None:
                 require_same_tables(place, self.lake.about()["tables"], self._deployed.about["tables"])
             if session is not None:
-                self._prepare_workers()
+                deployment = self.deployment
+                parts = (deployment.kernel, deployment.traffic)
+                loops = self.scenario.protocol.loops
+                modules = [run_task.__module__, *(type(part).__module__ for part in parts), HASHING, *loops]
+                prepare_workers(len(deployment.buckets), modules)
             self._recorded = recorded
             self._before = self._open(resume, unfinished)
         except BaseException:
@@ -148,13 +152,6 @@ class LakeNetwork:
         if not self.lake.storage.is_local:
             check_readable(self.spark, self.lake.storage)
         return lambda: self.spark
-
-    def _prepare_workers(self) -> None:
-        deployment = self.deployment
-        parts = (deployment.kernel, deployment.traffic)
-        loops = self.scenario.protocol.loops
-        modules = [run_task.__module__, *(type(part).__module__ for part in parts), HASHING, *loops]
-        prepare_workers(len(deployment.buckets), modules)
 
     def _tasks(self) -> int:
         return requested_tasks(self.scenario.network.master, self.scenario.network.spark_settings)

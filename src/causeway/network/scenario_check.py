@@ -283,7 +283,12 @@ class _Examination:
             if listed[0] == "changes":
                 self._make_effective(listed[1])
             if listed == ("faults",):
-                self._renumber_heals(number)
+                # Renumber the faults that changes heal after one fault was removed.
+                changes = self.document.get("changes")
+                for change in changes if isinstance(changes, list) else []:
+                    healed = change.get("heal") if isinstance(change, dict) else None
+                    if isinstance(healed, list) and all(isinstance(each, int) for each in healed):
+                        change["heal"] = [each - (each > number) for each in healed if each != number] or True
             return True
         if steps[-2:-1] == ("inject",):  # a fault that begins before its change
             return self._fill_key((*steps, "from"))
@@ -392,14 +397,6 @@ class _Examination:
                 ticks = [each["tick"] for each in before if isinstance(each.get("tick"), int)]
                 return max(ticks, default=-1) + 1
         return None
-
-    def _renumber_heals(self, removed: int) -> None:
-        """Renumber the faults that changes heal after one fault was removed."""
-        changes = self.document.get("changes")
-        for change in changes if isinstance(changes, list) else []:
-            healed = change.get("heal") if isinstance(change, dict) else None
-            if isinstance(healed, list) and all(isinstance(each, int) for each in healed):
-                change["heal"] = [each - (each > removed) for each in healed if each != removed] or True
 
     def _note(self, text: str) -> tuple[Key, ...] | None:
         """Record a mistake; return its path in the current document.

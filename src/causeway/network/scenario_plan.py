@@ -185,7 +185,12 @@ def _settings_without_effect(
     if last is None and not topology.external:
         yield "traffic: nothing comes from users, so the run ends after the first height"
     yield from _too_late(scenario)
-    hosts = _hosts(topology)
+    # All programs ever on each chain, by number.
+    hosts: dict[int, set[int]] = {}
+    for table, program in ((topology.programs, "number"), (topology.moves, "program")):
+        for number, chain in zip(table[program].to_pylist(), table["chain"].to_pylist(), strict=True):
+            if chain is not None:
+                hosts.setdefault(chain, set()).add(number)
     yield from _empty_chains(scenario, topology, hosts)
     if not scenario.document.changes:  # changes may add and end faults and programs
         used = None if ticks is None else _communicating_pairs(topology, traffic, ticks, hosts)
@@ -260,16 +265,6 @@ def _section_of(scenario: Scenario, name: str) -> str:
         if section.name == name or (section.count is not None and name.startswith(section.prefix)):
             return f"chains[{place}]"
     return "chains"
-
-
-def _hosts(topology: Topology) -> dict[int, set[int]]:
-    """Return all programs ever on each chain, by number."""
-    found: dict[int, set[int]] = {}
-    for table, program in ((topology.programs, "number"), (topology.moves, "program")):
-        for number, chain in zip(table[program].to_pylist(), table["chain"].to_pylist(), strict=True):
-            if chain is not None:
-                found.setdefault(chain, set()).add(number)
-    return found
 
 
 def _communicating_pairs(

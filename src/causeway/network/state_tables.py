@@ -74,7 +74,9 @@ class LakeStates:
             ReplayDiffers: The state is in no file, and replaying gives another.
         """
         declared = self.declared(table)
-        manifest = self._manifest(height)
+        manifest = self.lake.last_manifest() if height is None else self.lake.manifest(height)
+        if freed := self.lake.freed(manifest.height):
+            raise freed
         rows = pa.concat_tables([declared.schema.empty_table(), *self._parts(manifest, table, declared)])
         if chain is not None:
             position = chain_position(self.about, chain)
@@ -99,12 +101,6 @@ class LakeStates:
         return pa.schema(
             [field.with_type(pa.string()) if field.name in text_columns else field for field in declared.schema]
         )
-
-    def _manifest(self, height: int | None) -> Manifest:
-        manifest = self.lake.last_manifest() if height is None else self.lake.manifest(height)
-        if freed := self.lake.freed(manifest.height):
-            raise freed
-        return manifest
 
     def _parts(self, manifest: Manifest, table: str, declared: StateTable) -> list[pa.Table]:
         if manifest.height == manifest.last:

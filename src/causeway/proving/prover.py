@@ -134,11 +134,9 @@ class Prover(Protocol):
             InvalidInput: There is no such fact, or a required option is missing.
             LakeError: The height is not committed.
         """
-        ...
 
     def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
         """Return the provable facts of a message between two chains of a lake."""
-        ...
 
 
 def create_prover(opened: OpenedLake) -> Prover:

@@ -147,11 +147,9 @@ class ScenarioTraffic(Traffic, Protocol):
 
     def topology(self) -> Topology:
         """Return the chains and programs that the traffic adds to those of the scenario file."""
-        ...
 
     def rows_a_tick(self) -> float:
         """Return the mean number of rows a tick with traffic."""
-        ...
 
 
 @dataclass(frozen=True)

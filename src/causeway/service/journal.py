@@ -32,19 +32,15 @@ class Journal(Protocol):
 
     def debug(self, event: str, **members: Any) -> None:
         """Log a detail for developers."""
-        ...
 
     def info(self, event: str, **members: Any) -> None:
         """Log normal operation."""
-        ...
 
     def warning(self, event: str, **members: Any) -> None:
         """Log a problem that may pass."""
-        ...
 
     def error(self, event: str, **members: Any) -> None:
         """Log a problem that needs an operator."""
-        ...
 
 
 class LineJournal:

@@ -145,7 +145,7 @@ class ChangingNetwork(NamedNetwork):
         section = fault_section(self._engine.scenario.protocol, kind, keys, self.now)
         with _rename_errors("inject", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("inject", []).append(section))
-        fault = Fault(self._new_fault(), kind, self.now)
+        fault = Fault(1 + max((fault.number for fault in self._faults), default=-1), kind, self.now)
         self._faults.append(fault)
         return fault
 
@@ -183,9 +183,6 @@ class ChangingNetwork(NamedNetwork):
         with _rename_errors("heal", self._engine.scenario.path):
             self._engine.change(heal)
         self._faults = [fault for fault in self._faults if fault not in fresh]
-
-    def _new_fault(self) -> int:
-        return 1 + max((fault.number for fault in self._faults), default=-1)
 
     def install(
         self,

@@ -293,7 +293,12 @@ class Engine:
         with self._exclusive(), bind_classes(self.bound):
             kernel = build_staged_kernel(scenario, stages, known=known[: place + 1], runner=TracedPrograms)
             kernels = kernel.kernels if isinstance(kernel, ChangingKernel) else (kernel,)
-            self._check_upgrades(kernels[min(place + 1, len(kernels) - 1)])
+            # Try the upgrade of current states by installed or replaced classes.
+            programs: Programs = kernels[min(place + 1, len(kernels) - 1)].programs  # type: ignore[attr-defined]
+            frames = self.memory.frames
+            states = {name: empty_frame(schema) for name, schema in programs.schemas().items()} | program_frames(frames)
+            due = programs.outdated(programs.changed, frames["accounts"], states)
+            programs.brought_up(due, frames["accounts"], states)
         self._running, self._begun = _RunningScenario(document, scenario, stages[-1].topology), begun
         self._changed = self.clock if len(changes) == before else None
         self.memory.change(replace(self.memory.deployment, kernel=kernel))
@@ -314,18 +319,6 @@ class Engine:
             yield
         finally:
             self._lock.release()
-
-    def _check_upgrades(self, kernel: AnyKernel) -> None:
-        """Try the upgrade of current states by installed or replaced classes.
-
-        Raises:
-            InvalidInput: An upgrade fails; the next block would fail in the same way.
-        """
-        programs: Programs = kernel.programs  # type: ignore[attr-defined]
-        frames = self.memory.frames
-        states = {name: empty_frame(schema) for name, schema in programs.schemas().items()} | program_frames(frames)
-        due = programs.outdated(programs.changed, frames["accounts"], states)
-        programs.brought_up(due, frames["accounts"], states)
 
     def copy(self) -> Engine:
         """Return an independent copy."""

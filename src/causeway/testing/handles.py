@@ -62,27 +62,21 @@ class HomeNetwork(Protocol):
 
     def _holds(self, record: SentRecord) -> bool:
         """Return True if the network has the message."""
-        ...
 
     def _read_log(self) -> MessageLog:
         """Return the log of all messages so far."""
-        ...
 
     def _names(self) -> TimelineNames:
         """Return the names for numbers."""
-        ...
 
     def _meaning(self, code: int, text: bytes) -> RejectCode:
         """Return the portable meaning of a reject code."""
-        ...
 
     def _acting(self) -> list[str]:
         """Describe the faults in effect."""
-        ...
 
     def _run_until(self, is_true: Callable[[], bool], rounds: int) -> bool:
         """Run up to ``rounds`` rounds until a condition holds; return True if work ran out first."""
-        ...
 
 
 class SentMessage:

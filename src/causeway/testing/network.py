@@ -543,7 +543,6 @@ class MakeNetwork(Protocol):
         run_twice: bool = True,
     ) -> Network:
         """Create a network; arguments as in ``Network``."""
-        ...
 
 
 ForkNetwork: TypeAlias = Callable[[Callable[[MakeNetwork], Network]], Network]

@@ -53,7 +53,13 @@ def command(
         rows = found.backlog if over_time else pending_lanes(found, limit)
         print_csv([rows], rows.schema)
     elif as_json:
-        _print_json(lake, found, limit, over_time)
+        from causeway.cli.output.rows import json_rows, to_json_value
+
+        totals = {name: to_json_value(value) for name, value in found.totals.items()}
+        content: dict[str, Any] = {"lake": lake, "totals": totals, "lanes": json_rows(pending_lanes(found, limit))}
+        if over_time:
+            content["over_time"] = json_rows(found.backlog)
+        print(json.dumps(content))
     else:
         _show(lake, found, message_options.LANES if limit is None else limit, over_time)
     return shell.OK
@@ -75,16 +81,6 @@ def pending_lanes(found: LedgerFigures, limit: int | None) -> pa.Table:
     return message_options.largest_rows(
         found.lanes.filter(open_ones), [("pending", "descending"), ("in_flight", "descending")], limit
     )
-
-
-def _print_json(lake: str, found: LedgerFigures, limit: int | None, over_time: bool) -> None:
-    from causeway.cli.output.rows import json_rows, to_json_value
-
-    totals = {name: to_json_value(value) for name, value in found.totals.items()}
-    content: dict[str, Any] = {"lake": lake, "totals": totals, "lanes": json_rows(pending_lanes(found, limit))}
-    if over_time:
-        content["over_time"] = json_rows(found.backlog)
-    print(json.dumps(content))
 
 
 def _unplaced_note(unplaced: int) -> str:

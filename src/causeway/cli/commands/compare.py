@@ -85,7 +85,9 @@ def command(
         ticks=ticks,
         spark=spark or (),
     )
-    _reject_common_keys(overrides)
+    for key, flag in _COMMON_KEYS.items():
+        if key in overrides:
+            raise InvalidInput(f"--set {key}: of each column; use {flag}")
     if faults not in _FAULTS:
         raise InvalidInput(f"--faults: {faults}: must be one of {', '.join(_FAULTS)}")
     if resume and lake is None:
@@ -118,12 +120,6 @@ def command(
 
 _COMMON_KEYS = {"network.protocol": "--protocols", "network.lake": "--lake"}
 """Scenario keys common to all columns, with the option of this command for each."""
-
-
-def _reject_common_keys(overrides: Mapping[str, str]) -> None:
-    for key, flag in _COMMON_KEYS.items():
-        if key in overrides:
-            raise InvalidInput(f"--set {key}: of each column; use {flag}")
 
 
 @contextmanager

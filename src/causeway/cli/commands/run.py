@@ -122,7 +122,7 @@ def execute_run(
                 busy = upcoming_traffic_ticks(network, end) if looks else []
                 watch = RunProgress(scenario.name, network.tick, end, busy)
                 ready = time.perf_counter()
-                _run(network, watch, interrupts)
+                run_network(network, watch, interrupts)
                 ran = time.perf_counter()
                 with show_spinner("Counting"), summarize_run(network.lake) as (ledger, summary):
                     root = network.root()
@@ -137,7 +137,18 @@ def execute_run(
             raise shell.CommandInterrupted(_resume_hint(reached, lake)) from error
 
 
-def _run(network: LakeNetwork, watch: RunProgress, interrupts: InterruptHandler) -> None:
+def run_network(network: LakeNetwork, watch: RunProgress, interrupts: InterruptHandler) -> None:
+    """Run a network until its end; an interrupt ends it after the next commit.
+
+    Args:
+        network: the network.
+        watch: shows the progress.
+        interrupts: handler of the user's interrupts.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it.
+    """
+
     def committed(manifest: Manifest) -> None:
         watch(manifest)
         if interrupts.asked:

@@ -22,7 +22,6 @@ from causeway.core.text import shorten_hex, to_one_line
 if TYPE_CHECKING:
     from causeway_proofs.documents.document import ProofPath
     from causeway_proofs.documents.verification import DocumentVerdict
-    from causeway_proofs.steps import Step
 
 MAX_TRACKS = 20
 """Maximum drawn paths of a batch; further ones are counted."""
@@ -53,7 +52,14 @@ def draw_proof_tree(verdict: DocumentVerdict) -> Iterator[Text]:
 def _path_lines(verdict: DocumentVerdict, track: ProofPath) -> Iterator[Text]:
     yield Text(f"● {to_one_line(track.title)}", style="bold")
     for step in track.steps:
-        yield _step_line(step)
+        detail = to_one_line(step.detail)
+        line = Text()
+        line.append("│ ", style="dim")
+        line.append(f"{to_one_line(step.operation):<{_OPERATION}} ", style="cyan")
+        line.append(f"{detail:<{_DETAIL}} " if step.result else detail)
+        if step.result:
+            line.append(shorten_hex(step.result.hex()), style="dim")
+        yield line
     target = verdict.trust.target if verdict.trust is not None else b""
     reached = track.steps[-1].result if track.steps else b""
     if verdict.error is None:
@@ -64,17 +70,6 @@ def _path_lines(verdict: DocumentVerdict, track: ProofPath) -> Iterator[Text]:
         yield Text(f"╰ = {_trusted(verdict)}", style="green")
     else:
         yield Text(f"╰ ? {_trusted(verdict)}", style="red")
-
-
-def _step_line(step: Step) -> Text:
-    detail = to_one_line(step.detail)
-    line = Text()
-    line.append("│ ", style="dim")
-    line.append(f"{to_one_line(step.operation):<{_OPERATION}} ", style="cyan")
-    line.append(f"{detail:<{_DETAIL}} " if step.result else detail)
-    if step.result:
-        line.append(shorten_hex(step.result.hex()), style="dim")
-    return line
 
 
 def _trusted(verdict: DocumentVerdict) -> str:

@@ -147,20 +147,8 @@ def measure_run(
         carriers=carrier_summary(network.lake, network.manifest),
         failures=read_failures(network.lake, network.topology),
         stopped=stopped_chains(network.lake, network.manifest),
-        remark=protocol_remark(about),
+        remark=find_protocol(about["protocol"]).load_semantics().remark(about["scenario"]["options"]),
     )
-
-
-def protocol_remark(about: Mapping[str, Any]) -> str | None:
-    """Return the protocol's note on the options of a lake, or None.
-
-    Args:
-        about: the description of the lake.
-
-    Returns:
-        The note, or None.
-    """
-    return find_protocol(about["protocol"]).load_semantics().remark(about["scenario"]["options"])
 
 
 COUNTS = {

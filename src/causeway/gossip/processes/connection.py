@@ -160,11 +160,6 @@ def decode_message(body: bytes) -> tuple[bytes, bytes]:
     return body[_TOPIC], body[HEADER_BYTES:]
 
 
-def is_declaration(body: bytes) -> bool:
-    """Return True if a message body starts like a neighbour packet."""
-    return body[HEADER_BYTES : HEADER_BYTES + 1] == _NEIGHBOUR
-
-
 SPARE_SIGNS = 8
 """Keep-alives a peer may send at once beyond twice the expected number."""
 
@@ -349,7 +344,7 @@ class PeerConnection:
                 if signs.wait(loop.time()):
                     raise WireError("chatter", "signs of life come faster than they are asked for")
                 continue
-            if is_declaration(body):
+            if body[HEADER_BYTES : HEADER_BYTES + 1] == _NEIGHBOUR:
                 # A declaration makes the node scan its pool at no cost to the sender: delay it, without a penalty.
                 await asyncio.sleep(declarations.wait(loop.time()))
             self.inbox.append((self._number(), body))

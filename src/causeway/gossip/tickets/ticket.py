@@ -123,10 +123,6 @@ class Ticket:
         """Sign the ticket with the payer's key."""
         return key.sign(self.payload())
 
-    def is_signed(self, signature: bytes) -> bool:
-        """Return True if the payer signed exactly this ticket."""
-        return PublicKey(self.payer).accepts(signature, self.payload())
-
     def opens(self, secret: bytes) -> bool:
         """Return True if the secret opens the commitment."""
         return len(secret) == DIGEST_BYTES and commit(_row(secret)).tobytes() == self.commitment
@@ -332,7 +328,7 @@ class Settlement:
             return TicketVerdict.FromTheFuture
         if ticket.block + options.lifetime < self.number:
             return TicketVerdict.Expired
-        if not ticket.is_signed(signature):
+        if not PublicKey(ticket.payer).accepts(signature, ticket.payload()):
             return TicketVerdict.BadSignature
         if not ticket.opens(secret):
             return TicketVerdict.BadSecret

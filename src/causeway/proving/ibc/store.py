@@ -47,7 +47,7 @@ from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_K
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.packets import encode_position
 from causeway.protocols.ibc.queue_entries import ENTRIES_SCHEMA, entry_values
-from causeway.protocols.ibc.state import RECEIPT, SEND, State, state_of_frames
+from causeway.protocols.ibc.state import RECEIPT, SEND, state_of_frames
 from causeway.protocols.ibc.store import commit_stores
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
 from causeway.storage.lake import LakeError, Manifest
@@ -273,7 +273,10 @@ class ZoneStore(ProvableStore):
         position = opened.position(chain)
         self.opened, self.chain, self.height, self.tick = opened, chain, manifest.height, manifest.tick
         zone = ZoneNetworkView(np.array([position], dtype=np.uint32), read_zones(opened))
-        state = _read_state(opened, position, manifest)
+        # The committed part of the state; the lake's table schemas replace those of the programs' classes.
+        host_of = read_zones(opened).host_of
+        names = [name for name in opened.tables.state if name not in NOT_COMMITTED]
+        state = state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in names}, {})
         committed = commit_stores(state, zone)
         self.tree = Levels(committed.forest.nodes_of(0))
         self._application = list(committed.application.entries()[0].items())
@@ -563,11 +566,3 @@ def _format_names(names: list[str]) -> str:
     if len(names) > LISTED:
         return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
     return ", ".join(names) or "none"
-
-
-def _read_state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
-    """Return the committed part of a zone's state at a height."""
-    host_of = read_zones(opened).host_of
-    names = [name for name in opened.tables.state if name not in NOT_COMMITTED]
-    # The lake's table schemas replace those of the programs' classes.
-    return state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in names}, {})

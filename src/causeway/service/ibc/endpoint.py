@@ -10,11 +10,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.ibc.relay.accounts import COUNTS
-from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
 from causeway.service.http.requests import Address
 from causeway.service.ibc.answers import ZoneStatusAnswer
 from causeway.service.ibc.routes import ZoneViews, addresses
 from causeway.service.ibc.transactions import RelayTransaction, validate_message
+from causeway.service.node.endpoint import Endpoint
 
 LANE = ("chain", "counterparty", "queue")
 
@@ -89,14 +89,11 @@ ACCOUNTS = {
 }
 
 
-class IbcEndpoint:
-    """Served lake of zones (``service.node.endpoint.Endpoint``)."""
+class IbcEndpoint(Endpoint):
+    """Served lake of zones."""
 
-    max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = ZoneStatusAnswer
-    followed: frozenset[str] = frozenset()
-    exchange = None
-    """Relay processes connect the lake with others."""
+    views: ZoneViews
 
     def __init__(self, opened: OpenedLake, kernel: IbcKernel) -> None:
         self.views, self._kernel = ZoneViews(opened), kernel

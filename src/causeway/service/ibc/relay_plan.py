@@ -203,19 +203,6 @@ def _may_wait(
     return source.height - oldest[2] < settings.max_wait
 
 
-def can_wait(packets: Pushed, receipts: Pushed, source: LaneView, settings: RelaySettings) -> bool:
-    """Return True if there is work and all of it may wait (``min_batch``, ``max_wait``).
-
-    Args:
-        packets: Pending packets.
-        receipts: Pending receipts.
-        source: View of the source.
-        settings: Settings of the process.
-    """
-    count = len(packets) + len(receipts)
-    return count > 0 and _may_wait(count, _oldest(packets, receipts), source, settings)
-
-
 def _limit_entries(packets: Pushed, receipts: Pushed, limit: int | None) -> tuple[Pushed, Pushed]:
     """Limit packets and receipts to ``limit`` in total, divided evenly."""
     if limit is None or len(packets) + len(receipts) <= limit:
@@ -373,7 +360,9 @@ def plan_headers(
         packets.pop(index, None)
     for index in provable_work.receipts:
         receipts.pop(index, None)
-    patient = can_wait(packets, receipts, source, settings)
+    # All work may wait (``min_batch``, ``max_wait``).
+    count = len(packets) + len(receipts)
+    patient = count > 0 and _may_wait(count, _oldest(packets, receipts), source, settings)
     needed = (
         bool((packets or receipts) and not patient)
         or (current_work.cleanup and not provable_work.cleanup)

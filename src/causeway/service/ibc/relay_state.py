@@ -287,20 +287,16 @@ class PacketRelayMemory:
 
 
 @dataclass(frozen=True)
-class ReadLane:
+class ReadLane(loop.ChainRead):
     """Request for the ``LaneView`` of a chain for ``counterparty``.
 
     Attributes:
-        end: End of the chain.
-        chain: Name of the chain.
         counterparty: Name of the other chain.
         packets_from: First index of the packets to list.
         receipts_from: First index of the receipts to list.
         height: Height of the view, by default the last; the answer is None if it is not stored.
     """
 
-    end: str
-    chain: str
     counterparty: str
     packets_from: int = 0
     receipts_from: int = 0
@@ -308,30 +304,24 @@ class ReadLane:
 
 
 @dataclass(frozen=True)
-class ReadHeader:
+class ReadHeader(loop.ChainRead):
     """Request for the signed header of a chain at a height, as bytes."""
 
-    end: str
-    chain: str
     height: int
 
 
 @dataclass(frozen=True)
-class ReadProofs:
+class ReadProofs(loop.ChainRead):
     """Request for (value, proof) of keys in a chain's store at a height; None if absent."""
 
-    end: str
-    chain: str
     height: int
     keys: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
-class ReadPackets:
+class ReadPackets(loop.ChainRead):
     """Request for at most ``count`` packets of a chain for ``counterparty`` from an index on."""
 
-    end: str
-    chain: str
     counterparty: str
     height: int
     first: int

@@ -15,7 +15,7 @@ from causeway.protocols.contract import Tick
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.subnet_keys import derive_public_key
-from causeway.protocols.shared.limits import DIGITS, MAX_ANSWER_BYTES, MAX_TRANSACTION_BYTES
+from causeway.protocols.shared.limits import DIGITS, MAX_ANSWER_BYTES
 from causeway.protocols.shared.secrets import LISTED_CHAINS
 from causeway.proving.ic.state import CertifiedStates, certificate_document
 from causeway.scenarios.scenario import Scenario
@@ -23,7 +23,7 @@ from causeway.service.http import answers
 from causeway.service.http.answers import MAX_CHAINS, AnswerModel, ChainAnswer, Height, Hex, Text
 from causeway.service.http.requests import Address, Number, Query, address_of_view
 from causeway.service.ic.exchange import XNetExchange
-from causeway.service.node.endpoint import LakeViews
+from causeway.service.node.endpoint import Endpoint, LakeViews
 
 Bytes = Annotated[bytes, Hex(MAX_ANSWER_BYTES)]
 
@@ -156,12 +156,11 @@ class SubnetViews(LakeViews):
         return found
 
 
-class IcEndpoint:
-    """Served lake of subnets (``service.node.endpoint.Endpoint``)."""
+class IcEndpoint(Endpoint):
+    """Served lake of subnets."""
 
-    max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = SubnetStatusAnswer
-    followed: frozenset[str] = frozenset()
+    exchange: XNetExchange
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:
         self.views, self._kernel = SubnetViews(opened, kernel), kernel

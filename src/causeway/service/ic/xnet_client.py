@@ -389,7 +389,7 @@ class PullsStalled:
         """Return hints for the operator; ``name`` is the remote subnet's."""
         counts: Counter[str] = Counter()
         for cause, count in self.failures.items():
-            counts[_advice(cause)] += count
+            counts[_ADVICE.get(cause, _STATUS if cause.startswith("Status") else _FAULT)] += count
         return "; ".join(text.format(name=name) for text, _ in counts.most_common(MOST_ADVICE))
 
 
@@ -429,7 +429,3 @@ class StallDetector:
         self._pause = min(2 * self._pause, LONGEST_SILENCE)
         self._due = now + self._pause
         return PullsStalled(now - self._since, failures)
-
-
-def _advice(cause: str) -> str:
-    return _ADVICE.get(cause, _STATUS if cause.startswith("Status") else _FAULT)

@@ -61,7 +61,6 @@ class StreamStore(Protocol):
 
     def subnets_with_certified_streams(self) -> Sequence[bytes]:
         """Return the ids of the subnets with a stream."""
-        ...
 
     def encode_certified_stream_slice(
         self,
@@ -76,7 +75,6 @@ class StreamStore(Protocol):
         Raises:
             SliceRequestError: The request cannot be met.
         """
-        ...
 
 
 Altered = Callable[[CertifiedStreamSlice], CertifiedStreamSlice]

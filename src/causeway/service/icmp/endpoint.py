@@ -14,21 +14,19 @@ from causeway.protocols.icmp.kernel import IcmpKernel
 from causeway.service.http.requests import Address
 from causeway.service.icmp.answers import ParachainStatusAnswer
 from causeway.service.icmp.routes import ChannelViews, EgressViews, addresses
-from causeway.service.node.endpoint import Submission, require_installed
+from causeway.service.node.endpoint import Endpoint, Submission, require_installed
 
 
-class IcmpEndpoint:
-    """Served lake of parachains (``service.node.endpoint.Endpoint``)."""
+class IcmpEndpoint(Endpoint):
+    """Served lake of parachains."""
 
     max_transaction_bytes = 0
     status_answer = ParachainStatusAnswer
-    exchange = None
-    """All parachains of a relay chain are in its lake."""
-    followed: frozenset[str] = frozenset()
+    views: ChannelViews | EgressViews
 
     def __init__(self, opened: OpenedLake, kernel: IcmpKernel | HrmpKernel) -> None:
         channels = isinstance(kernel, HrmpKernel)
-        self.views: ChannelViews | EgressViews = ChannelViews(opened) if channels else EgressViews(opened)
+        self.views = ChannelViews(opened) if channels else EgressViews(opened)
         self._kernel = kernel
 
     def submission(self, chain: str, user: int, transaction: bytes) -> Submission:

@@ -6,6 +6,7 @@ read committed heights only and are thread-safe.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp
 from causeway.core.vocabulary import Event, Kind
 from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.shared.execution import ProgramRunner
+from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
 from causeway.protocols.shared.state_tables import Hosting
 from causeway.service.http.answers import StatusAnswer
 from causeway.service.http.requests import Address
@@ -154,11 +156,9 @@ class Submission(Protocol):
 
     def nothing_left(self) -> bool:
         """Return True if the last height already has all its effects."""
-        ...
 
     def message(self, chain: int) -> PendingMessage:
         """Convert to a pending message for a chain, with call count and earliest tick."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -176,15 +176,12 @@ class ExchangeLog(Protocol):
 
     def failed(self, path: str, error: BaseException) -> None:
         """Log a local fault."""
-        ...
 
     def stands_still(self, exchange: str, seconds: float, again: float, failures: Mapping[str, int], look: str) -> None:
         """Log a stall: its duration, seconds until the next attempt, failures by name, hint."""
-        ...
 
     def goes_on(self, exchange: str, seconds: float) -> None:
         """Log the end of a stall."""
-        ...
 
 
 class LakeExchange(Protocol):
@@ -192,20 +189,16 @@ class LakeExchange(Protocol):
 
     def addresses(self) -> Sequence[ExtraAddress]:
         """Return the additional addresses."""
-        ...
 
     def carried(self) -> pa.Table:
         """Pop the input for the next block (``CARRIED_SCHEMA``)."""
-        ...
 
     @property
     def waits(self) -> bool:
         """True if input for the next block is pending."""
-        ...
 
     def committed(self, manifest: Manifest) -> None:
         """Process a new height."""
-        ...
 
     async def run(self, news: Callable[[], None], log: ExchangeLog) -> None:
         """Fetch until cancelled; local faults are logged and retried.
@@ -214,7 +207,6 @@ class LakeExchange(Protocol):
             news: Callback for new input.
             log: Log of the exchange.
         """
-        ...
 
 
 def require_installed(row: Mapping[str, Any], network: Hosting, programs: ProgramRunner) -> None:
@@ -236,35 +228,26 @@ def require_installed(row: Mapping[str, Any], network: Hosting, programs: Progra
         raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
 
 
-class Endpoint(Protocol):
+class Endpoint(ABC):
     """Protocol part of a served lake.
 
-    The registry names a class, which is called with an ``OpenedLake`` and the network's kernel.
-    ``status_answer`` is the schema of the lake's status.
+    The registry names a subclass, which is called with an ``OpenedLake`` and the network's kernel.
+
+    Attributes:
+        status_answer: Schema of the lake's status.
+        max_transaction_bytes: Maximum size of a transaction in bytes.
+        views: Views of the lake.
+        exchange: Exchange with other lakes; None if relay processes connect them.
+        followed: Chains of other lakes that accept transactions here: this lake follows them.
     """
 
     status_answer: ClassVar[type[StatusAnswer]]
+    max_transaction_bytes = MAX_TRANSACTION_BYTES
+    views: LakeViews
+    exchange: LakeExchange | None = None
+    followed: frozenset[str] = frozenset()
 
-    @property
-    def exchange(self) -> LakeExchange | None:
-        """Exchange with other lakes, if any."""
-        ...
-
-    @property
-    def views(self) -> LakeViews:
-        """Views of the lake."""
-        ...
-
-    @property
-    def followed(self) -> frozenset[str]:
-        """Chains of other lakes that accept transactions here: this lake follows them."""
-        ...
-
-    @property
-    def max_transaction_bytes(self) -> int:
-        """Maximum size of a transaction in bytes."""
-        ...
-
+    @abstractmethod
     def submission(self, chain: str, user: int, transaction: bytes) -> Submission:
         """Decode a transaction.
 
@@ -276,8 +259,8 @@ class Endpoint(Protocol):
         Raises:
             InvalidInput: The transaction is invalid, or the number is not allowed.
         """
-        ...
 
+    @abstractmethod
     def require_possible(self, row: Mapping[str, Any]) -> None:
         """Reject a user's message that no block could execute.
 
@@ -287,16 +270,15 @@ class Endpoint(Protocol):
         Raises:
             InvalidInput: The message is impossible; the text names the field.
         """
-        ...
 
+    @abstractmethod
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on with a planned event other than traffic, or None."""
-        ...
 
+    @abstractmethod
     def addresses(self) -> Sequence[Address]:
         """Return the protocol's addresses, all under ``/v1/chains/{chain}``."""
-        ...
 
+    @abstractmethod
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield Prometheus metrics of queues and carriers at a height."""
-        ...

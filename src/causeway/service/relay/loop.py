@@ -42,6 +42,19 @@ class Direction:
 
 
 @dataclass(frozen=True)
+class ChainRead:
+    """Request for something of a chain.
+
+    Attributes:
+        end: End of the chain, "a" or "b".
+        chain: Name of the chain.
+    """
+
+    end: str
+    chain: str
+
+
+@dataclass(frozen=True)
 class Submit:
     """Submission of a transaction, without an answer; ``last`` marks the last one of a pass."""
 
@@ -163,22 +176,18 @@ class PassResult(Protocol):
     @property
     def state(self) -> Enum:
         """Final state."""
-        ...
 
     @property
     def why(self) -> str:
         """Reason for incomplete work."""
-        ...
 
     @property
     def messages(self) -> int:
         """Submitted messages."""
-        ...
 
     @property
     def transactions(self) -> int:
         """Submitted transactions."""
-        ...
 
 
 Way = TypeVar("Way", bound=DirectionProgress)

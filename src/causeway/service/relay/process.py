@@ -38,15 +38,12 @@ class RelayProgress(Protocol):
     @property
     def hopeless(self) -> bool:
         """True if the process can make no more progress in this direction."""
-        ...
 
     def as_json(self) -> dict[str, Any]:
         """Return the object for ``--json``."""
-        ...
 
     def cells(self) -> Sequence[str]:
         """Return the cells of ``Relay.columns``."""
-        ...
 
 
 class RelayProcess(Protocol):
@@ -55,19 +52,15 @@ class RelayProcess(Protocol):
     @property
     def progress(self) -> Sequence[RelayProgress]:
         """Progress of each direction."""
-        ...
 
     def stop(self) -> None:
         """End the process after its current work."""
-        ...
 
     async def forever(self) -> None:
         """Relay messages until ``stop``."""
-        ...
 
     async def until_idle(self) -> None:
         """Relay messages until there is no more work, or none can be done."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,6 @@ class Relay(Protocol):
             LakeDown: A lake does not answer, or not as expected.
             InvalidInput: There is nothing to relay between them.
         """
-        ...
 
 
 class LakeDown(InvalidInput):

@@ -10,11 +10,10 @@ from causeway_proofs.errors import InvalidInput
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from causeway.network.opened_lake import OpenedLake
-from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, Transaction, decode_transaction
 from causeway.service.http.requests import Address
-from causeway.service.node.endpoint import require_installed
+from causeway.service.node.endpoint import Endpoint, require_installed
 from causeway.service.node.mempool import PendingMessage
 from causeway.service.xdm.answers import DomainStatusAnswer
 from causeway.service.xdm.routes import DomainViews, addresses
@@ -37,13 +36,11 @@ class CarriedTransaction:
         return PendingMessage(chain, self.carrier, self.encoded, calls=self.content.calls)
 
 
-class XdmEndpoint:
-    """Served lake of domains (``service.node.endpoint.Endpoint``)."""
+class XdmEndpoint(Endpoint):
+    """Served lake of domains."""
 
-    max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = DomainStatusAnswer
-    exchange = None
-    """Relay processes connect the lake with others."""
+    views: DomainViews
 
     def __init__(self, opened: OpenedLake, kernel: XdmKernel) -> None:
         self.views, self._kernel = DomainViews(opened, kernel), kernel

@@ -11,7 +11,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.service.journal import SILENT, Journal
 from causeway.service.relay import loop
 from causeway.service.relay.faults import FaultSettings
-from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop, Submit
+from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop
 from causeway.service.xdm.answers import DomainStatusAnswer
 from causeway.service.xdm.client import DomainLakeClient
 from causeway.service.xdm.relay_state import (
@@ -28,6 +28,17 @@ from causeway.service.xdm.relay_state import (
     Step,
 )
 from causeway.service.xdm.relayer import DomainPass, PassOutcome, RelayPlacement, relay_direction
+
+_READS = {
+    ReadFollowed: "followed",
+    ReadBlocks: "blocks",
+    ReadAnchor: "anchor",
+    ReadReceipted: "receipted",
+    ReadReceipts: "receipts",
+    ReadChannels: "channels",
+    ReadMessages: "messages",
+}
+"""Method of ``DomainLakeClient`` for each request."""
 
 MOST_NAMED = 8
 """Maximum number of chains named in an error."""
@@ -208,24 +219,8 @@ class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
         return passed
 
     def _answered(self, step: Step) -> Awaitable[Any]:
-        client = self._clients[step.end]
-        match step:
-            case ReadFollowed():
-                return client.followed(step)
-            case ReadBlocks():
-                return client.blocks(step)
-            case ReadAnchor():
-                return client.anchor(step)
-            case ReadReceipted():
-                return client.receipted(step)
-            case ReadReceipts():
-                return client.receipts(step)
-            case ReadChannels():
-                return client.channels(step)
-            case ReadMessages():
-                return client.messages(step)
-            case Submit():
-                raise AssertionError("a transaction is submitted, not asked for")
+        answer: Awaitable[Any] = getattr(self._clients[step.end], _READS[type(step)])(step)
+        return answer
 
 
 GAUGES = {

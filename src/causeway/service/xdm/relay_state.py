@@ -29,56 +29,43 @@ class ChainPair(loop.Direction):
 
 
 @dataclass(frozen=True)
-class ReadFollowed:
+class ReadFollowed(loop.ChainRead):
     """Request for the known state of the consensus chain at the lake that follows it."""
-
-    end: str
-    chain: str
 
 
 @dataclass(frozen=True)
-class ReadBlocks:
+class ReadBlocks(loop.ChainRead):
     """Request for consensus headers after a block, with the author's signature on the last."""
 
-    end: str
-    chain: str
     after: int | None
 
 
 @dataclass(frozen=True)
-class ReadAnchor:
+class ReadAnchor(loop.ChainRead):
     """Request for the MMR leaf of the block before ``under``, and a domain's confirmed receipt."""
 
-    end: str
-    chain: str
     under: int
     domain: str | None
 
 
 @dataclass(frozen=True)
-class ReadReceipted:
+class ReadReceipted(loop.ChainRead):
     """Request for the last receipt of a domain that the consensus chain received."""
 
-    end: str
-    chain: str
     domain: str
 
 
 @dataclass(frozen=True)
-class ReadReceipts:
+class ReadReceipts(loop.ChainRead):
     """Request for a domain's receipts after a block."""
 
-    end: str
-    chain: str
     after: int | None
 
 
 @dataclass(frozen=True)
-class ReadChannels:
+class ReadChannels(loop.ChainRead):
     """Request for a chain's channels with another, and its known consensus blocks."""
 
-    end: str
-    chain: str
     counterparty: str
 
 
@@ -92,11 +79,9 @@ class LaneRequest:
 
 
 @dataclass(frozen=True)
-class ReadMessages:
+class ReadMessages(loop.ChainRead):
     """Request for messages in the storage of a block, with proofs; at most ``most`` a lane."""
 
-    end: str
-    chain: str
     counterparty: str
     block: int
     lanes: tuple[LaneRequest, ...]

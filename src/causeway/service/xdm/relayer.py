@@ -266,7 +266,14 @@ def relay_messages(direction: ChainPair, place: RelayPlacement, memory: LaneRela
     theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
     ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
     due = due_lanes(ours, theirs)
-    waited = memory.waited(received_lanes(ours, theirs), theirs.best, theirs.height, due=bool(due))
+    # The nonce up to which the other chain has received everything, by lane.
+    known = {one.channel: one for one in theirs.channels}
+    found: dict[Key, int] = {}
+    for one in ours.channels:
+        other = known.get(one.channel)
+        found[one.channel, False] = 0 if other is None else min(other.next_inbox, one.next_outbox)
+        found[one.channel, True] = 0 if other is None else min(other.next_response, one.next_inbox)
+    waited = memory.waited(found, theirs.best, theirs.height, due=bool(due))
     longest = place.limits.longest_wait
     if not due:
         memory.lanes.clear()
@@ -351,22 +358,6 @@ def due_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[i
             found[one.channel, False] = expected, one.next_outbox
         if other is not None and one.next_inbox > other.next_response:
             found[one.channel, True] = other.next_response, one.next_inbox
-    return found
-
-
-def received_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, int]:
-    """Return the nonce up to which the other chain has received everything, by lane of a chain.
-
-    Args:
-        ours: Channels of the source.
-        theirs: Channels of the target.
-    """
-    known = {one.channel: one for one in theirs.channels}
-    found: dict[Key, int] = {}
-    for one in ours.channels:
-        other = known.get(one.channel)
-        found[one.channel, False] = 0 if other is None else min(other.next_inbox, one.next_outbox)
-        found[one.channel, True] = 0 if other is None else min(other.next_response, one.next_inbox)
     return found
 
 

@@ -129,20 +129,6 @@ def _receipt_refusals(
             yield why, "receipt" if destination == CONSENSUS_POSITION else f"receipt of {names[destination]}"
 
 
-def refusal_faults(found: Counter[tuple[str, str]], chain: str) -> list[dict[str, Any]]:
-    """Convert refusals to rows of an outcome (``service.node.endpoint.LakeViews.outcome``).
-
-    Args:
-        found: Number of refusals by reason and item.
-        chain: Name of the chain.
-    """
-    rows = []
-    for (why, item), count in sorted(found.items()):
-        location = f"{chain}: {item}" if item else chain
-        rows.append({"program": "", "what": "refused", "why": why, "count": count, "where": location})
-    return rows
-
-
 MOST_CHANNELS = 10_000
 """Maximum number of listed channels of a pair of chains."""
 
@@ -310,7 +296,11 @@ class DomainViews(ConsensusViews):
     def refused(self, height: int, chain: str, carrier: int, transaction: bytes) -> list[dict[str, Any]]:
         """Return what the block of a height refused of a transaction (``LakeViews.refused``)."""
         found = refused_items(self.opened, height, self.opened.position(chain), decode_transaction(transaction))
-        return refusal_faults(found, chain)
+        rows = []
+        for (why, item), count in sorted(found.items()):
+            location = f"{chain}: {item}" if item else chain
+            rows.append({"program": "", "what": "refused", "why": why, "count": count, "where": location})
+        return rows
 
 
 def _block(blocks: Frame, at: int) -> dict[str, Any]:

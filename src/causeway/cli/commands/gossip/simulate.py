@@ -11,7 +11,7 @@ from causeway_proofs.errors import InvalidInput
 from rich.table import Table
 
 from causeway.cli import output_paths, shell
-from causeway.cli.commands.run import explain_claim_wait
+from causeway.cli.commands.run import explain_claim_wait, run_network
 from causeway.cli.options import argument, option
 from causeway.cli.output.progress import RunProgress, show_spinner, stdout_console
 from causeway.cli.peak_memory import PeakMemory
@@ -19,10 +19,8 @@ from causeway.cli.process import InterruptHandler, compile_before_use
 from causeway.cli.scenario_options import parse_setting, settings_option
 
 if TYPE_CHECKING:
-    from causeway.network.network import LakeNetwork
     from causeway.network.simulation import SimulationResult
     from causeway.scenarios.scenario import Scenario
-    from causeway.storage.lake import Manifest
 
 SIMULATION = "gossip"
 
@@ -90,7 +88,8 @@ def simulate(scenario: Scenario, out: str | None, resume: bool) -> tuple[Simulat
                 reached = network
                 interrupts.take()
                 started = time.perf_counter()
-                _run_ticks(network, Path(scenario.path).name, interrupts)
+                watch = RunProgress(Path(scenario.path).name, network.tick, None, counts=False)
+                run_network(network, watch, interrupts)
                 seconds = time.perf_counter() - started
                 with show_spinner("Counting"):
                     found = summarize_simulation(network)
@@ -104,20 +103,6 @@ def simulate(scenario: Scenario, out: str | None, resume: bool) -> tuple[Simulat
                 raise shell.CommandInterrupted("stopped before the first tick") from error
             again = "continue with --resume" if out is not None else "the lake was temporary; use --out to resume"
             raise shell.CommandInterrupted(f"stopped at height {reached.height}; {again}") from error
-
-
-def _run_ticks(network: LakeNetwork, title: str, interrupts: InterruptHandler) -> None:
-    watch = RunProgress(title, network.tick, None, counts=False)
-
-    def committed(manifest: Manifest) -> None:
-        watch(manifest)
-        if interrupts.asked:
-            raise KeyboardInterrupt
-
-    interrupts.gentle = True
-    with watch:
-        network.run(progress=committed)
-    interrupts.gentle = False
 
 
 def _show(scenario: Path, found: SimulationResult, content: dict[str, Any]) -> None:
