@@ -18,28 +18,20 @@ from causeway.config.topology import PROGRAMS_SCHEMA, Topology
 from causeway.core.text import format_value, suggest_known
 from causeway.protocols.registry import ProtocolInfo, find_protocol, protocol_names
 from causeway.protocols.shared.faults import FaultSection
+from causeway.scenarios import settings
 from causeway.scenarios.directory import NameDirectory, encode_options, genesis_topology
-from causeway.scenarios.settings import (
-    NOTHING_INSTALLED,
-    ChangeSection,
-    InstallSection,
-    MovedSection,
-    MoveSection,
-    SplitSection,
-    UpgradeSection,
-)
 
 __all__ = ["NetworkChanges", "NetworkStage", "StageProgress", "check_splits", "installed_programs", "moves_from_splits"]
 
 
-def moves_from_splits(sections: Sequence[SplitSection]) -> list[tuple[str, MoveSection]]:
+def moves_from_splits(sections: Sequence[settings.SplitSection]) -> list[tuple[str, settings.MoveSection]]:
     """Return the moves of splits, each with its key in the scenario.
 
     Args:
         sections: Sections ``[[splits]]``.
     """
     return [
-        (f"splits[{place}].programs[{row}]", MoveSection(tick=section.tick, program=name, chain=section.into))
+        (f"splits[{place}].programs[{row}]", settings.MoveSection(tick=section.tick, program=name, chain=section.into))
         for place, section in enumerate(sections)
         for row, name in enumerate(section.programs)
     ]
@@ -114,7 +106,7 @@ class _KnownState:
     """
 
     programs: list[dict[str, Any]]
-    moves: list[tuple[str, MoveSection]] = field(default_factory=list)
+    moves: list[tuple[str, settings.MoveSection]] = field(default_factory=list)
     faults: list[tuple[str, FaultSection]] = field(default_factory=list)
     healed: dict[int, int] = field(default_factory=dict)
 
@@ -151,8 +143,8 @@ class NetworkChanges:
     whole: Topology
     info: ProtocolInfo
     path: str
-    sections: Sequence[ChangeSection]
-    moves: Sequence[tuple[str, MoveSection]]
+    sections: Sequence[settings.ChangeSection]
+    moves: Sequence[tuple[str, settings.MoveSection]]
     faults: Sequence[FaultSection]
     skip: float
 
@@ -184,7 +176,7 @@ class NetworkChanges:
             found.append(self._stage(section.tick, known))
         return StageProgress(tuple(found), known)
 
-    def after(self) -> tuple[Topology, list[tuple[str, MoveSection]]]:
+    def after(self) -> tuple[Topology, list[tuple[str, settings.MoveSection]]]:
         """Return the chains and programs after all changes, and all moves."""
         known = self._initial_state()
         for position, section in enumerate(self.sections):
@@ -220,7 +212,7 @@ class NetworkChanges:
         except InvalidInput as error:
             raise type(error)(f"{self.path}: {error}") from error
 
-    def _change(self, known: _KnownState, section: ChangeSection, key: str) -> None:
+    def _change(self, known: _KnownState, section: settings.ChangeSection, key: str) -> None:
         for place, install in enumerate(section.install):
             self._install(known, section.tick, install, f"{key}.install[{place}]")
         for place, upgrade in enumerate(section.upgrade):
@@ -238,7 +230,7 @@ class NetworkChanges:
                 raise self._fail(where, f"begins at tick {first}, before the change, which is at tick {section.tick}")
             known.faults.append((where, fault))
 
-    def _install(self, known: _KnownState, tick: int, section: InstallSection, key: str) -> None:
+    def _install(self, known: _KnownState, tick: int, section: settings.InstallSection, key: str) -> None:
         self._require_changing(key)
         chains = dict(zip(self.whole.chains["name"].to_pylist(), self.whole.chains["number"].to_pylist(), strict=True))
         if section.chain not in chains:
@@ -255,16 +247,16 @@ class NetworkChanges:
                 "number": numbers[section.name],
                 "name": section.name,
                 "chain": None if self.info.moves else chains[section.chain],
-                "program": None if section.program == NOTHING_INSTALLED else section.program,
+                "program": None if section.program == settings.NOTHING_INSTALLED else section.program,
                 "options": encode_options(section.options, numbers, f"{self.path}: {key}.options"),
                 "balance": Decimal(section.balance),
             }
         )
         if self.info.moves:
-            move = MoveSection(tick=tick, program=section.name, chain=section.chain)
+            move = settings.MoveSection(tick=tick, program=section.name, chain=section.chain)
             known.moves.append((key, move))
 
-    def _upgrade(self, known: _KnownState, section: UpgradeSection, key: str) -> None:
+    def _upgrade(self, known: _KnownState, section: settings.UpgradeSection, key: str) -> None:
         self._require_changing(key)
         numbers = known.numbers
         if section.program not in numbers:
@@ -277,14 +269,14 @@ class NetworkChanges:
             row["options"] = encode_options(section.options, numbers, f"{self.path}: {key}.options")
         known.programs[place] = row
 
-    def _move(self, known: _KnownState, tick: int, section: MovedSection, key: str) -> None:
+    def _move(self, known: _KnownState, tick: int, section: settings.MovedSection, key: str) -> None:
         if not self.info.moves:
             raise self._fail(
                 key, f"under {self.info.name} programs stay on their chain; those of {_movers()} may leave it"
             )
         if section.program not in known.numbers:
             raise self._fail(f"{key}.program", suggest_known("program", section.program, known.numbers))
-        known.moves.append((key, MoveSection(tick=tick, program=section.program, chain=section.chain)))
+        known.moves.append((key, settings.MoveSection(tick=tick, program=section.program, chain=section.chain)))
 
     def _remove(self, known: _KnownState, tick: int, name: str, key: str) -> None:
         if not self.info.moves:
@@ -292,9 +284,9 @@ class NetworkChanges:
             raise self._fail(key, f"{text}. Upgrade it to a program that rejects what comes")
         if name not in known.numbers:
             raise self._fail(key, suggest_known("program", name, known.numbers))
-        known.moves.append((key, MoveSection(tick=tick, program=name, chain=None)))
+        known.moves.append((key, settings.MoveSection(tick=tick, program=name, chain=None)))
 
-    def _heal(self, known: _KnownState, section: ChangeSection, key: str) -> None:
+    def _heal(self, known: _KnownState, section: settings.ChangeSection, key: str) -> None:
         positions = section.heal
         if isinstance(positions, bool):
             positions = [*range(len(known.faults))] if positions else []
@@ -319,7 +311,7 @@ def _movers() -> str:
     return " and ".join(each for each in protocol_names() if find_protocol(each).moves)
 
 
-def installed_programs(sections: Sequence[ChangeSection]) -> dict[str, str]:
+def installed_programs(sections: Sequence[settings.ChangeSection]) -> dict[str, str]:
     """Return the program classes that changes name, by key.
 
     Args:

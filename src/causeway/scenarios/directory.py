@@ -34,14 +34,7 @@ from causeway.config.topology import (
 from causeway.core.text import format_value, suggest_known
 from causeway.programs.naming import find_refs, resolve_refs
 from causeway.protocols.shared.faults import FaultSection
-from causeway.scenarios.settings import (
-    NOTHING_INSTALLED,
-    ChainSection,
-    MoveSection,
-    NodesSection,
-    ProgramSection,
-    SplitSection,
-)
+from causeway.scenarios import settings
 
 ProgramMove = dict[str, int | None]
 """A row of ``MOVES_SCHEMA``."""
@@ -149,7 +142,7 @@ class NameDirectory:
             raise self.fail(key, suggest_known("program", reference, self._programs))
         return self._programs[reference]
 
-    def moves(self, sections: Sequence[tuple[str, MoveSection]]) -> pa.Table:
+    def moves(self, sections: Sequence[tuple[str, settings.MoveSection]]) -> pa.Table:
         """Return all moves (``MOVES_SCHEMA``) by tick, including those of chains that begin or end.
 
         Args:
@@ -229,11 +222,11 @@ def _lane(fault: FaultRule) -> tuple[str, int | None, int | None]:
 
 
 def declared_topology(
-    chains: Sequence[ChainSection],
-    programs: Sequence[ProgramSection],
-    nodes: Sequence[NodesSection],
+    chains: Sequence[settings.ChainSection],
+    programs: Sequence[settings.ProgramSection],
+    nodes: Sequence[settings.NodesSection],
     path: str,
-    splits: Sequence[SplitSection] = (),
+    splits: Sequence[settings.SplitSection] = (),
 ) -> Topology:
     """Return the chains and programs that a scenario file declares.
 
@@ -304,7 +297,7 @@ def _index(table: pa.Table) -> dict[str, int]:
 
 
 def _chains(
-    sections: Sequence[ChainSection], path: str
+    sections: Sequence[settings.ChainSection], path: str
 ) -> tuple[pa.Table, tuple[int, ...], dict[int, str], Membership]:
     """Return the chains, the numbers of external ones, roles by number, and the membership."""
     names: dict[str, int] = {}
@@ -341,7 +334,7 @@ def _chains(
     return table, tuple(sorted(external)), roles, Membership(spans, nodes)
 
 
-def _resolve_splits(sections: Sequence[SplitSection], directory: NameDirectory) -> tuple[ChainSplit, ...]:
+def _resolve_splits(sections: Sequence[settings.SplitSection], directory: NameDirectory) -> tuple[ChainSplit, ...]:
     """Resolve the chains of splits, by tick.
 
     Raises:
@@ -368,7 +361,7 @@ def _resolve_splits(sections: Sequence[SplitSection], directory: NameDirectory) 
     return tuple(sorted(found.values(), key=lambda split: (split.tick, split.chain)))
 
 
-def _node_changes(sections: Sequence[NodesSection], directory: NameDirectory) -> tuple[NodeChange, ...]:
+def _node_changes(sections: Sequence[settings.NodesSection], directory: NameDirectory) -> tuple[NodeChange, ...]:
     """Return ``[[nodes]]`` by tick, then in the order of the file."""
     changes = []
     for position, section in enumerate(sections):
@@ -377,7 +370,7 @@ def _node_changes(sections: Sequence[NodesSection], directory: NameDirectory) ->
     return tuple(sorted(changes, key=lambda change: change.tick))
 
 
-def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -> pa.Table:
+def _programs(sections: Sequence[settings.ProgramSection], chains: pa.Table, path: str) -> pa.Table:
     numbers_of = _index(chains)
     instances: list[tuple[list[str], list[int | None]]] = []
     numbers: dict[str, int] = {}
@@ -394,7 +387,7 @@ def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -
     offset = 0
     for position, (section, (names, hosts)) in enumerate(zip(sections, instances, strict=True)):
         size = len(names)
-        installed = None if section.program == NOTHING_INSTALLED else section.program
+        installed = None if section.program == settings.NOTHING_INSTALLED else section.program
         options = encode_options(section.options, numbers, f"{path}: programs[{position}].options")
         columns = [
             pa.array(np.arange(offset, offset + size, dtype=np.uint64)),
@@ -427,7 +420,7 @@ def encode_options(options: Mapping[str, Any], numbers: Mapping[str, int], key: 
     return json.dumps(options, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _instances(section: ProgramSection, chains: dict[str, int]) -> tuple[list[str], list[int | None]]:
+def _instances(section: settings.ProgramSection, chains: dict[str, int]) -> tuple[list[str], list[int | None]]:
     """Return names and chains of the instances of a section."""
     if section.name is not None:
         return [section.name], [None if section.chain is None else chains[section.chain]]

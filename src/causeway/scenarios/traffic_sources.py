@@ -19,18 +19,12 @@ from causeway_proofs.order import U64
 from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.config.traffic import INGRESS_SCHEMA, Traffic
 from causeway.core.ingress_call import encode_calls
+from causeway.scenarios import traffic_settings
 from causeway.scenarios.directory import NameDirectory, genesis_topology, merge_topologies
 from causeway.scenarios.generator import generated_traffic
 from causeway.scenarios.prepared_traffic import prepared_traffic
 from causeway.scenarios.recorded_traffic import recorded_traffic
 from causeway.scenarios.settings import MoveSection
-from causeway.scenarios.traffic_settings import (
-    CallSection,
-    GeneratedSection,
-    RecordedSection,
-    ScriptSection,
-    TrafficSection,
-)
 from causeway.spark.tasks import Session
 
 __all__ = ["last_tick", "ticks_with_traffic"]
@@ -88,7 +82,7 @@ def genesis_chains(topology: Topology) -> GenesisChains:
 
 
 def scripted_traffic(
-    section: ScriptSection, homes: GenesisChains, moves: pa.Table, directory: NameDirectory
+    section: traffic_settings.ScriptSection, homes: GenesisChains, moves: pa.Table, directory: NameDirectory
 ) -> ScriptedTraffic:
     """Create the traffic of a script.
 
@@ -134,7 +128,7 @@ def scripted_traffic(
     return ScriptedTraffic(pa.Table.from_pylist(rows, schema=schema))
 
 
-def _encode_call(call: CallSection, directory: NameDirectory, key: str) -> bytes:
+def _encode_call(call: traffic_settings.CallSection, directory: NameDirectory, key: str) -> bytes:
     receiver = directory.program(call.receiver, f"{key}.call.receiver")
     high, low = np.array([[call.amount >> 64], [call.amount & _MASK]], dtype=np.uint64)
     body = pa.array([call.content], pa.binary())
@@ -233,7 +227,7 @@ def empty_topology() -> Topology:
 
 
 def open_traffic(
-    section: TrafficSection,
+    section: traffic_settings.TrafficSection,
     own: Topology,
     moves: Sequence[tuple[str, MoveSection]],
     seed: int,
@@ -257,10 +251,10 @@ def open_traffic(
     Raises:
         InvalidInput: The section is invalid, or recorded traffic has no folder.
     """
-    if isinstance(section, ScriptSection):
+    if isinstance(section, traffic_settings.ScriptSection):
         directory = NameDirectory(own, path)
         return scripted_traffic(section, genesis_chains(genesis_topology(own)), directory.moves(moves), directory)
-    if isinstance(section, RecordedSection):
+    if isinstance(section, traffic_settings.RecordedSection):
         if folder is None:
             raise InvalidInput(
                 f"{path}: traffic: recorded traffic needs a folder to be sorted into; name a lake (--lake DIR)"
@@ -268,7 +262,7 @@ def open_traffic(
         if prepared:
             return _follow_moves(prepared_traffic(os.fspath(folder)), own, moves, path)
         return _follow_moves(recorded_traffic(section, own, os.fspath(folder), path, spark), own, moves, path)
-    if isinstance(section, GeneratedSection):
+    if isinstance(section, traffic_settings.GeneratedSection):
         return _follow_moves(generated_traffic(section, own, seed, path), own, moves, path)
     return NoTraffic()
 

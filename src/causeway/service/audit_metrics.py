@@ -15,14 +15,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from causeway.audit.backlog import (
-    ChainCoverage,
-    LaneBacklog,
-    chain_coverage,
-    count_lanes,
-    count_one_sided_lanes,
-    lane_backlogs,
-)
+from causeway.audit import backlog
 from causeway.audit.incremental.watch import WatchResult
 from causeway.audit.passes.results import VERDICTS
 from causeway.core.text import escape_controls
@@ -97,8 +90,8 @@ class AuditSnapshot:
     rows: int
     findings: dict[Key, int]
     examined: dict[str, int]
-    lanes: Sequence[LaneBacklog]
-    chains: Sequence[ChainCoverage]
+    lanes: Sequence[backlog.LaneBacklog]
+    chains: Sequence[backlog.ChainCoverage]
     seen: int
     one_sided: int
     unread: int
@@ -115,8 +108,8 @@ def take_snapshot(watched: WatchResult, checks: Collection[str]) -> AuditSnapsho
         checks: Names of the exported checks.
     """
     audit = watched.audit
-    chains = chain_coverage(audit, watched.observed)
-    lanes = lane_backlogs(audit, chains, watched.promises)
+    chains = backlog.chain_coverage(audit, watched.observed)
+    lanes = backlog.lane_backlogs(audit, chains, watched.promises)
     found = [check for name, check in audit.checks.items() if name in checks]
     return AuditSnapshot(
         *(watched.commit, watched.height),
@@ -125,13 +118,13 @@ def take_snapshot(watched: WatchResult, checks: Collection[str]) -> AuditSnapsho
         {check.name: check.examined for check in found},
         order_lanes(lanes),
         sorted(chains, key=lambda chain: -chain.rows),
-        *(count_lanes(audit), count_one_sided_lanes(audit)),
+        *(backlog.count_lanes(audit), backlog.count_one_sided_lanes(audit)),
         *(len(watched.unread), watched.behind, watched.counts.get("quarantined", 0)),
         {(check.name, verdict): getattr(check, verdict) for check in found for verdict in VERDICTS},
     )
 
 
-def order_lanes(lanes: Collection[LaneBacklog]) -> list[LaneBacklog]:
+def order_lanes(lanes: Collection[backlog.LaneBacklog]) -> list[backlog.LaneBacklog]:
     """Order lanes for export: some with the most overdue message, then by backlog."""
     overdue = sorted((lane for lane in lanes if lane.overdue), key=lambda lane: -(lane.overdue or 0.0))[:MOST_LATE]
     known = {lane.lane for lane in overdue}
@@ -176,7 +169,7 @@ class AuditCollector(Collector):
             yield from metrics
             yield from self._chains(snapshot.chains)
 
-    def _chains(self, chains: Sequence[ChainCoverage]) -> Iterable[Metric]:
+    def _chains(self, chains: Sequence[backlog.ChainCoverage]) -> Iterable[Metric]:
         keys: list[Key] = [(_label(chain.chain),) for chain in chains[:MOST_CHAINS]]
         keys += [(OTHERS,)] * (len(chains) - len(keys))
         now = self._now()
@@ -213,7 +206,7 @@ def _snapshot_metrics(snapshot: AuditSnapshot) -> Iterable[Metric]:
     yield from _lane_metrics(snapshot.lanes)
 
 
-def _lane_metrics(lanes: Sequence[LaneBacklog]) -> Iterable[Metric]:
+def _lane_metrics(lanes: Sequence[backlog.LaneBacklog]) -> Iterable[Metric]:
     keys = [tuple(_label(name) for name in lane.lane) for lane in lanes[:MOST_LANES]]
     keys += [("", "", "", OTHERS)] * (len(lanes) - len(keys))
     for name, text, of, together in LANE_GAUGES:
@@ -223,7 +216,7 @@ def _lane_metrics(lanes: Sequence[LaneBacklog]) -> Iterable[Metric]:
         yield _labelled(name, text, LANE_LABELS, _aggregate(keys, values, together))
 
 
-def _chain_value(chain: ChainCoverage, field: str, now: float) -> float | None:
+def _chain_value(chain: backlog.ChainCoverage, field: str, now: float) -> float | None:
     at = None if chain.last_time is None else _seconds(chain.last_time)
     if field == "at":
         return at

@@ -29,19 +29,6 @@ from causeway.protocols.shared.execution import PROGRAM_TABLE
 from causeway.scenarios.scenario import read_scenario_document
 from causeway.testing import declarations
 from causeway.testing.actions import SendingNetwork
-from causeway.testing.declarations import (
-    CALLER_BALANCE,
-    CALLERS,
-    Deploy,
-    Fault,
-    MessageKind,
-    MessageStatus,
-    ProtocolName,
-    RejectName,
-    chain_sections,
-    plain_chain_names,
-    program_sections,
-)
 from causeway.testing.engine import Document, Engine
 from causeway.testing.errors import NoAnswer
 from causeway.testing.handles import DEFAULT_ROUNDS, LAST_TICK, ROUNDS, SentMessage, require_bounded
@@ -66,15 +53,15 @@ class Network(SendingNetwork):
     def __init__(
         self,
         chains: int | Iterable[str | Mapping[str, Any]] = 2,
-        programs: Iterable[Deploy] = (),
+        programs: Iterable[declarations.Deploy] = (),
         *,
-        protocol: ProtocolName = DEFAULT,
+        protocol: declarations.ProtocolName = DEFAULT,
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         faults: Iterable[Mapping[str, Any]] = (),
         skip: float = 0.0,
         seconds_per_tick: float = 1.0,
-        callers: int | None = CALLER_BALANCE,
+        callers: int | None = declarations.CALLER_BALANCE,
         run_twice: bool = True,
     ) -> None:
         """Create a network.
@@ -99,13 +86,15 @@ class Network(SendingNetwork):
         for key, value in (("options", options), *((f"faults[{place}]", one) for place, one in enumerate(faults))):
             if value is not None and not isinstance(value, Mapping):
                 raise InvalidInput(f"{key}: {format_value(value)}: must be a table (a dict)")
-        sections = chain_sections(chains)
+        sections = declarations.chain_sections(chains)
         bound: dict[str, ProgramClass] = {}
         document: Document = {
             "network": {"protocol": protocol, "seed": seed, "seconds_per_tick": seconds_per_tick},
             "options": dict(options or {}),
             "chains": sections,
-            "programs": program_sections(programs, plain_chain_names(sections), callers, bound),
+            "programs": declarations.program_sections(
+                programs, declarations.plain_chain_names(sections), callers, bound
+            ),
         }
         if skip:
             document["transport"] = {"skip": skip}
@@ -161,7 +150,7 @@ class Network(SendingNetwork):
 
     def __repr__(self) -> str:
         """Return protocol, size and progress on one line."""
-        own = [name for name in self.programs if not name.startswith(CALLERS)]
+        own = [name for name in self.programs if not name.startswith(declarations.CALLERS)]
         size = f"{len(self.chains)} chains, {len(own)} programs"
         return f"<Network {self.protocol}: {size}, height {self.height}, next tick {self.now}>"
 
@@ -244,12 +233,12 @@ class Network(SendingNetwork):
     def messages(
         self,
         *,
-        kind: MessageKind | None = None,
+        kind: declarations.MessageKind | None = None,
         sender: str | None = None,
         receiver: str | None = None,
         method: str | None = None,
-        status: MessageStatus | None = None,
-        reject: RejectName | RejectCode | None = None,
+        status: declarations.MessageStatus | None = None,
+        reject: declarations.RejectName | RejectCode | None = None,
         since: int | None = None,
     ) -> Messages:
         """Return the messages so far that match all arguments.
@@ -518,7 +507,7 @@ class Snapshot:
 
     engine: Engine
     handles: tuple[SentMessage, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[declarations.Fault, ...]
 
     def __repr__(self) -> str:
         """Return tick and height on one line."""
@@ -531,15 +520,15 @@ class MakeNetwork(Protocol):
     def __call__(
         self,
         chains: int | Iterable[str | Mapping[str, Any]] = 2,
-        programs: Iterable[Deploy] = (),
+        programs: Iterable[declarations.Deploy] = (),
         *,
-        protocol: ProtocolName = ...,
+        protocol: declarations.ProtocolName = ...,
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         faults: Iterable[Mapping[str, Any]] = (),
         skip: float = 0.0,
         seconds_per_tick: float = 1.0,
-        callers: int | None = CALLER_BALANCE,
+        callers: int | None = declarations.CALLER_BALANCE,
         run_twice: bool = True,
     ) -> Network:
         """Create a network; arguments as in ``Network``."""

@@ -6,17 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from causeway.cli import message_options, process, shell
-from causeway.cli.message_options import (
-    Csv,
-    Executor,
-    FilterOptions,
-    Json,
-    Lanes,
-    Master,
-    OverTime,
-    Place,
-    add_filter_options,
-)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,16 +15,16 @@ if TYPE_CHECKING:
 _LANE = ("protocol", "source", "destination", "lane")
 
 
-@add_filter_options("--event", "--outcome")
+@message_options.add_filter_options("--event", "--outcome")
 def command(
-    lake: Place,
-    filters: FilterOptions,
-    over_time: OverTime = False,
-    limit: Lanes = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    executor: Executor = "auto",
-    master: Master = "local[*]",
+    lake: message_options.Place,
+    filters: message_options.FilterOptions,
+    over_time: message_options.OverTime = False,
+    limit: message_options.Lanes = None,
+    as_json: message_options.Json = False,
+    as_csv: message_options.Csv = False,
+    executor: message_options.Executor = "auto",
+    master: message_options.Master = "local[*]",
 ) -> int:
     """Show what is not done: messages on their way, and those that wait for an answer.
 

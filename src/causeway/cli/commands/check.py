@@ -16,18 +16,10 @@ from causeway_proofs.errors import InvalidInput
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from causeway.cli import completion, shell
+from causeway.cli import completion, scenario_options, shell
 from causeway.cli.options import argument, option
 from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
 from causeway.cli.process import compile_before_use
-from causeway.cli.scenario_options import (
-    lake_programs_option,
-    lake_scenario_option,
-    program_sources,
-    protocol_option,
-    settings_option,
-    traffic_option,
-)
 from causeway.core.text import escape_controls
 
 if TYPE_CHECKING:
@@ -62,8 +54,8 @@ def command(
         int | None,
         option("Execute so many ranges of heights at once; default: by the work.", metavar="N", panel=LAKE, min=1),
     ] = None,
-    scenario: Annotated[Path | None, lake_scenario_option(LAKE)] = None,
-    programs: Annotated[list[str] | None, lake_programs_option(LAKE)] = None,
+    scenario: Annotated[Path | None, scenario_options.lake_scenario_option(LAKE)] = None,
+    programs: Annotated[list[str] | None, scenario_options.lake_programs_option(LAKE)] = None,
     validator_keys: Annotated[
         list[Path] | None,
         option(
@@ -73,9 +65,9 @@ def command(
             panel=LAKE,
         ),
     ] = None,
-    protocol: Annotated[str | None, protocol_option(SCENARIO)] = None,
-    traffic: Annotated[str | None, traffic_option(SCENARIO)] = None,
-    settings: Annotated[list[str] | None, settings_option(SCENARIO)] = None,
+    protocol: Annotated[str | None, scenario_options.protocol_option(SCENARIO)] = None,
+    traffic: Annotated[str | None, scenario_options.traffic_option(SCENARIO)] = None,
+    settings: Annotated[list[str] | None, scenario_options.settings_option(SCENARIO)] = None,
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Verify a lake or a ledger, or a scenario before it runs.
@@ -120,7 +112,7 @@ def command(
         first=first,
         last=last,
         processes=processes,
-        sources=program_sources(scenario, programs),
+        sources=scenario_options.program_sources(scenario, programs),
         validator_keys=validator_keys or (),
         as_json=as_json,
     )

@@ -13,22 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from causeway_proofs.errors import CausewayError, InvalidInput
 
-from causeway.cli import shell
+from causeway.cli import scenario_options, shell
 from causeway.cli.commands.report import require_report_target
 from causeway.cli.options import argument, option
 from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
 from causeway.cli.output_paths import write_files
 from causeway.cli.process import InterruptHandler, compile_before_use
-from causeway.cli.scenario_options import (
-    Executor,
-    Master,
-    Partitions,
-    Settings,
-    SparkSettings,
-    Ticks,
-    Traffic,
-    collect_overrides,
-)
 
 if TYPE_CHECKING:
     from causeway.compare.comparison import Comparison, ComparisonColumn
@@ -56,13 +46,13 @@ def command(
         ),
     ] = AUTO,
     report: Annotated[Path | None, option("Write a page (HTML), too.", "--report", metavar="FILE")] = None,
-    traffic: Traffic = None,
-    executor: Executor = None,
-    master: Master = None,
-    partitions: Partitions = None,
-    ticks: Ticks = None,
-    settings: Settings = None,
-    spark: SparkSettings = None,
+    traffic: scenario_options.Traffic = None,
+    executor: scenario_options.Executor = None,
+    master: scenario_options.Master = None,
+    partitions: scenario_options.Partitions = None,
+    ticks: scenario_options.Ticks = None,
+    settings: scenario_options.Settings = None,
+    spark: scenario_options.SparkSettings = None,
     overwrite: Annotated[bool, option("Write over a file that is no report.", "--overwrite")] = False,
     as_json: Annotated[bool, option("Print one JSON object instead of a table.", "--json")] = False,
 ) -> int:
@@ -76,7 +66,7 @@ def command(
     from causeway.compare.runs import plan_runs
     from causeway.protocols.registry import protocol_names
 
-    overrides = collect_overrides(
+    overrides = scenario_options.collect_overrides(
         settings or (),
         master=master,
         executor=executor,

@@ -6,17 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from causeway.cli import message_options, process, shell
-from causeway.cli.message_options import (
-    Csv,
-    Executor,
-    FilterOptions,
-    Json,
-    Lanes,
-    Master,
-    OverTime,
-    Place,
-    add_filter_options,
-)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,16 +20,16 @@ MEASURES = {
 _FIGURES = ("min", "mean", "p50", "p90", "p99", "max")
 
 
-@add_filter_options("--event")
+@message_options.add_filter_options("--event")
 def command(
-    lake: Place,
-    filters: FilterOptions,
-    over_time: OverTime = False,
-    limit: Lanes = None,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    executor: Executor = "auto",
-    master: Master = "local[*]",
+    lake: message_options.Place,
+    filters: message_options.FilterOptions,
+    over_time: message_options.OverTime = False,
+    limit: message_options.Lanes = None,
+    as_json: message_options.Json = False,
+    as_csv: message_options.Csv = False,
+    executor: message_options.Executor = "auto",
+    master: message_options.Master = "local[*]",
 ) -> int:
     """Show how long messages took: to their receipt, their execution, their answer.
 

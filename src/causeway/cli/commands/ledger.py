@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from causeway_proofs.errors import InvalidInput
 
-from causeway.cli import completion, process, shell
-from causeway.cli.message_options import (
-    FILTERS,
-    MAX_LIMIT,
-    OUTPUT,
-    Csv,
-    FilterOptions,
-    Overwrite,
-    Place,
-    add_filter_options,
-)
+from causeway.cli import completion, message_options, process, shell
 from causeway.cli.options import option
 from causeway.core.text import escape_controls, suggest_known
 
@@ -44,16 +34,16 @@ def _tables() -> list[str]:
     return [*SCHEMAS]
 
 
-@add_filter_options("--outcome", rows=True)
+@message_options.add_filter_options("--outcome", rows=True)
 def command(
-    lake: Place,
-    filters: FilterOptions,
+    lake: message_options.Place,
+    filters: message_options.FilterOptions,
     table: Annotated[
         str,
         option(
             "Another table, such as value, headers, observed, messages or lanes.",
             metavar="NAME",
-            panel=FILTERS,
+            panel=message_options.FILTERS,
             autocompletion=completion.complete_names(_tables),
             show_default=True,
         ),
@@ -79,15 +69,17 @@ def command(
         option(
             f"Most rows; default: {DEFAULT_ROWS}, all with --json, --csv and --parquet.",
             metavar="N",
-            panel=OUTPUT,
+            panel=message_options.OUTPUT,
             min=0,
-            max=MAX_LIMIT,
+            max=message_options.MAX_LIMIT,
         ),
     ] = None,
-    as_json: Annotated[bool, option("Print a JSON object a line.", "--json", panel=OUTPUT)] = False,
-    as_csv: Csv = False,
-    parquet: Annotated[Path | None, option("Write the rows as a Parquet file.", metavar="FILE", panel=OUTPUT)] = None,
-    overwrite: Overwrite = False,
+    as_json: Annotated[bool, option("Print a JSON object a line.", "--json", panel=message_options.OUTPUT)] = False,
+    as_csv: message_options.Csv = False,
+    parquet: Annotated[
+        Path | None, option("Write the rows as a Parquet file.", metavar="FILE", panel=message_options.OUTPUT)
+    ] = None,
+    overwrite: message_options.Overwrite = False,
 ) -> int:
     """Print the rows of a ledger: what happened to which message, where and when.
 
@@ -209,7 +201,7 @@ def _state_views(lake: str) -> dict[str, SqlView]:
     return {f"state_{name}": view(name) for name in states.tables}
 
 
-def build_condition(filters: FilterOptions, table: str) -> Condition:
+def build_condition(filters: message_options.FilterOptions, table: str) -> Condition:
     """Convert options to a condition on a table.
 
     For tables of messages, heights, ticks and times are those of sending.

@@ -10,23 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from causeway_proofs.errors import InvalidInput
 
-from causeway.cli import completion, shell
+from causeway.cli import completion, scenario_options, shell
 from causeway.cli.options import argument, option
 from causeway.cli.output.progress import RunProgress, bar_is_shown, show_spinner, stdout_console
 from causeway.cli.output.run_outcome import RunFigures, measure_run, show_outcome
 from causeway.cli.peak_memory import PeakMemory
 from causeway.cli.process import InterruptHandler, compile_before_use
-from causeway.cli.scenario_options import (
-    Executor,
-    Master,
-    Partitions,
-    Protocol,
-    Settings,
-    SparkSettings,
-    Ticks,
-    Traffic,
-    collect_overrides,
-)
 
 if TYPE_CHECKING:
     from causeway.analysis.run_summary import RunSummary
@@ -47,14 +36,14 @@ def command(
     scenario: Annotated[Path, argument("Scenario file (TOML).", autocompletion=completion.complete_scenarios)],
     lake: Lake = None,
     resume: Annotated[bool, option("Continue the run in the lake.", "--resume")] = False,
-    protocol: Protocol = None,
-    master: Master = None,
-    traffic: Traffic = None,
-    executor: Executor = None,
-    partitions: Partitions = None,
-    ticks: Ticks = None,
-    settings: Settings = None,
-    spark: SparkSettings = None,
+    protocol: scenario_options.Protocol = None,
+    master: scenario_options.Master = None,
+    traffic: scenario_options.Traffic = None,
+    executor: scenario_options.Executor = None,
+    partitions: scenario_options.Partitions = None,
+    ticks: scenario_options.Ticks = None,
+    settings: scenario_options.Settings = None,
+    spark: scenario_options.SparkSettings = None,
     as_json: Json = False,
 ) -> int:
     """Run a scenario and report the outcome of its calls.
@@ -64,7 +53,7 @@ def command(
 
     [bold]Example[/bold]: causeway run examples/generated.toml --lake my-lake --set network.seed=3
     """
-    overrides = collect_overrides(
+    overrides = scenario_options.collect_overrides(
         settings or (),
         protocol=protocol,
         master=master,

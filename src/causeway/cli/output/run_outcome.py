@@ -17,14 +17,7 @@ from causeway.cli import shell
 from causeway.cli.output.progress import RunProgress
 from causeway.cli.peak_memory import PeakMemory
 from causeway.core.text import escape_controls, to_one_line
-from causeway.network.run_records import (
-    CarrierSummary,
-    HandlerFailures,
-    StoppedChain,
-    carrier_summary,
-    read_failures,
-    stopped_chains,
-)
+from causeway.network import run_records
 from causeway.protocols.registry import find_protocol
 
 if TYPE_CHECKING:
@@ -56,9 +49,9 @@ class RunFigures:
     lake: str | None
     whole: bool = True
     finished: bool = False
-    carriers: CarrierSummary = field(default_factory=CarrierSummary)
-    failures: HandlerFailures = field(default_factory=HandlerFailures)
-    stopped: tuple[StoppedChain, ...] = ()
+    carriers: run_records.CarrierSummary = field(default_factory=run_records.CarrierSummary)
+    failures: run_records.HandlerFailures = field(default_factory=run_records.HandlerFailures)
+    stopped: tuple[run_records.StoppedChain, ...] = ()
     remark: str | None = None
 
     @property
@@ -144,9 +137,9 @@ def measure_run(
         lake=lake or network.scenario.network.lake,
         whole=watch.messages == network.manifest.totals.get("outbound", 0),
         finished=network.is_finished,
-        carriers=carrier_summary(network.lake, network.manifest),
-        failures=read_failures(network.lake, network.topology),
-        stopped=stopped_chains(network.lake, network.manifest),
+        carriers=run_records.carrier_summary(network.lake, network.manifest),
+        failures=run_records.read_failures(network.lake, network.topology),
+        stopped=run_records.stopped_chains(network.lake, network.manifest),
         remark=find_protocol(about["protocol"]).load_semantics().remark(about["scenario"]["options"]),
     )
 
@@ -216,7 +209,7 @@ def show_outcome(outcome: RunFigures, console: Console) -> None:
         console.print(f"Next: causeway state {escape(shlex.quote(outcome.lake))}", soft_wrap=True)
 
 
-def failure_lines(found: HandlerFailures) -> list[Text]:
+def failure_lines(found: run_records.HandlerFailures) -> list[Text]:
     """Return the lines about handlers that raised; empty without any.
 
     Args:

@@ -18,18 +18,8 @@ from causeway_proofs.substrate.egress import GossipedQueue, decode_gossip, egres
 
 from causeway.core.frame import concat
 from causeway.gossip.options import GossipOptions
+from causeway.gossip.processes import step_trace
 from causeway.gossip.processes.connection import message_limit
-from causeway.gossip.processes.step_trace import (
-    NO_DIGEST,
-    QUEUE,
-    ArrivedQueue,
-    Got,
-    Packet,
-    StepTrace,
-    outgoing_packets,
-    queue_arrivals,
-    step_inputs,
-)
 from causeway.gossip.processes.trace import InvalidRecord, ProcessRun, RecordedStep, RecordErrors, Trace
 from causeway.gossip.queues import needs_hashing
 from causeway.gossip.state import GossipState, start_nodes, state_from_tables, state_to_tables
@@ -98,8 +88,8 @@ class Replay:
         self._state, _ = step(start_nodes(nodes, self._options), StepInputs(), 0, self._options)
         self._life: dict[int, int] = {}
         self._session: dict[tuple[int, int], bytes] = {}
-        self._sent: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
-        self._came: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
+        self._sent: dict[Link, list[tuple[int, step_trace.Packet]]] = defaultdict(list)
+        self._came: dict[Link, list[tuple[int, step_trace.Packet]]] = defaultdict(list)
         self.result = ReplayResult(trace.closed)
 
     def run(self) -> ReplayResult:
@@ -165,25 +155,25 @@ class Replay:
         # As in a node: the input before the queues decides which bodies are hashed.
         self._state, out = step(
             self._state,
-            step_inputs([(node, replace(one, arrived=())) for node, one in inputs], self._options),
+            step_trace.step_inputs([(node, replace(one, arrived=())) for node, one in inputs], self._options),
             time,
             self._options,
         )
         rows = [(node, row) for node, one in inputs for row in one.arrived]
-        columns = queue_arrivals(rows)
+        columns = step_trace.queue_arrivals(rows)
         if columns is not None:
             for (node, row), hashed in zip(
                 rows, needs_hashing(self._state, columns, self._options).tolist(), strict=True
             ):
-                if row.found != (row.root if hashed else NO_DIGEST):
+                if row.found != (row.root if hashed else step_trace.NO_DIGEST):
                     self.result.differs(f"{time} ms: {_wrong_body(node, row, hashed)}")
             self._state, then = step(self._state, StepInputs(queues=columns), time, self._options)
             out = merge_outputs([out, then])
-        for node, peer, packet in outgoing_packets(out):
+        for node, peer, packet in step_trace.outgoing_packets(out):
             session = self._session.get((node, peer))
             if session is not None:
                 self._sent[node, peer, session].append((time, packet))
-        got: dict[int, list[Got]] = defaultdict(list)
+        got: dict[int, list[step_trace.Got]] = defaultdict(list)
         for node, *queue in zip(
             out.got["node"].tolist(), list_digests(out.got["topic"]), list_digests(out.got["root"]), strict=True
         ):
@@ -195,14 +185,14 @@ class Replay:
             if got[node] != [*recorded.got]:
                 self._differs_in_got(time, node, {*recorded.got}, {*got[node]})
 
-    def _note(self, time: int, node: int, inputs: StepTrace) -> None:
+    def _note(self, time: int, node: int, inputs: step_trace.StepTrace) -> None:
         """Record the packets that a step received from nodes of the trace."""
         for row in inputs.declared:
             self._received(time, node, row.peer, row.heads)
         for queue in inputs.arrived:
-            self._received(time, node, queue.peer, (QUEUE, queue.topic, queue.root))
+            self._received(time, node, queue.peer, (step_trace.QUEUE, queue.topic, queue.root))
 
-    def _received(self, time: int, node: int, peer: int, packet: Packet) -> None:
+    def _received(self, time: int, node: int, peer: int, packet: step_trace.Packet) -> None:
         self.result.received += 1
         self._came[peer, node, self._session[node, peer]].append((time, packet))
 
@@ -214,8 +204,12 @@ class Replay:
         """
         source, destination, _ = link
         for queues in (False, True):
-            came = [(time, packet) for time, packet in self._came[link] if (packet[:1] == (QUEUE,)) == queues]
-            sent = [(time, packet) for time, packet in self._sent[link] if (packet[:1] == (QUEUE,)) == queues]
+            came = [
+                (time, packet) for time, packet in self._came[link] if (packet[:1] == (step_trace.QUEUE,)) == queues
+            ]
+            sent = [
+                (time, packet) for time, packet in self._sent[link] if (packet[:1] == (step_trace.QUEUE,)) == queues
+            ]
             for place, (time, packet) in enumerate(came):
                 if place >= len(sent) or sent[place][1] != packet or sent[place][0] > time:
                     kind = "queue" if queues else "declaration"
@@ -236,7 +230,7 @@ class Replay:
                     f"{recorded.taken.time} ms: node {node} took a body as {root.hex()}, which it is not"
                 )
 
-    def _differs_in_got(self, time: int, node: int, theirs: set[Got], ours: set[Got]) -> None:
+    def _differs_in_got(self, time: int, node: int, theirs: set[step_trace.Got], ours: set[step_trace.Got]) -> None:
         for side, queues in (("its process alone", theirs - ours), ("the state machine alone", ours - theirs)):
             for _, root in sorted(queues):
                 life = self._life.get(node, 0)
@@ -273,10 +267,10 @@ def replay_trace(trace: Trace) -> ReplayResult:
     return Replay(trace).run()
 
 
-def _wrong_body(node: int, row: ArrivedQueue, hashed: bool) -> str:
+def _wrong_body(node: int, row: step_trace.ArrivedQueue, hashed: bool) -> str:
     """Describe a wrong digest of an arrived body; ``hashed``: it had to be hashed."""
     if not hashed:
         return f"node {node} hashed what node {row.peer} sent as {row.root.hex()}, which nobody need hash"
-    if row.found == NO_DIGEST:
+    if row.found == step_trace.NO_DIGEST:
         return f"node {node} did not hash what node {row.peer} sent as {row.root.hex()}"
     return f"node {row.peer} sent node {node} as {row.root.hex()} a body that has the root {row.found.hex()}"

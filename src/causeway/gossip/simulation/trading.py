@@ -17,18 +17,8 @@ from causeway_proofs.tendermint.validators import PublicKey
 
 from causeway.core.frame import Frame, concat
 from causeway.gossip.listings import Mask, digest_positions
+from causeway.gossip.simulation import state
 from causeway.gossip.simulation.mail import ArrivedMail, OutgoingMail, body_rows
-from causeway.gossip.simulation.state import (
-    CLAIMS,
-    DELIVERY,
-    PAYMENTS,
-    PURSE_COUNTERS,
-    TENDERS,
-    TICKET,
-    TRADED,
-    Bytes,
-    State,
-)
 from causeway.gossip.simulation.world import WITHHOLD, SimulationWorld
 from causeway.gossip.state import GossipState
 from causeway.gossip.step_io import QUEUE, StepOutput
@@ -48,14 +38,14 @@ from causeway.protocols.shared.random_numbers import SimulationDraw, uniforms
 
 _SAID = {
     name: tuple(column for column in schema.names if column not in ("order", "at"))
-    for name, schema in (("tenders", TENDERS), ("payments", PAYMENTS))
+    for name, schema in (("tenders", state.TENDERS), ("payments", state.PAYMENTS))
 }
 
 
 def empty_purses(nodes: npt.NDArray[np.uint32]) -> Frame:
     """Create zero counters for nodes."""
     zeros = np.zeros(len(nodes), dtype=np.uint64)
-    return Frame({"node": nodes, **dict.fromkeys(PURSE_COUNTERS, zeros)}, len(nodes))
+    return Frame({"node": nodes, **dict.fromkeys(state.PURSE_COUNTERS, zeros)}, len(nodes))
 
 
 @dataclass(frozen=True)
@@ -74,9 +64,9 @@ class Trading:
     world: SimulationWorld
     nodes: npt.NDArray[np.uint32]
     time: int
-    before: State
+    before: state.State
     gossip: GossipState
-    hops: Bytes
+    hops: state.Bytes
 
     @cached_property
     def _columns(self) -> Rows:
@@ -135,11 +125,11 @@ def trade_bodies(
     """
     world, (tenders, payments) = now.world, mail.trades
     trades = Trades(*(now.before.rows[item.name] for item in fields(Trades)))
-    arrived_tickets = payments.filter(payments["kind"] == TICKET)
+    arrived_tickets = payments.filter(payments["kind"] == state.TICKET)
     verdicts, tickets = _judge_tickets(now, trades, arrived_tickets)
     good = verdicts == TicketVerdict.OK
     offered = said.bodies.filter(~world.mute[said.bodies["source"].astype(np.int64)])
-    deliveries = payments.filter(payments["kind"] == DELIVERY)
+    deliveries = payments.filter(payments["kind"] == state.DELIVERY)
     inputs = TradeInputs(
         tenders=_received_ends(tenders).with_columns(kind=tenders["kind"], queue=tenders["queue"]),
         deliveries=_received_ends(deliveries).with_columns(
@@ -166,10 +156,10 @@ def trade_bodies(
     root = world.relay.queue_root[rows["queue"].astype(np.int64)].astype(np.uint32)
     columns = {"chain": rows["destination"], "peer": rows["source"], "root": root}
     columns |= {"serial": rows["serial"], "block": rows["block"], "nonce": rows["word"]}
-    claims = Frame(columns, len(rows)).select(CLAIMS.names)
+    claims = Frame(columns, len(rows)).select(state.CLAIMS.names)
     purses = _update_purses(now, sent_tenders, sent_payments, arrived_tickets, good, wins)
     sending = OutgoingMail(said.packets, bodies, said.sketches, (sent_tenders, sent_payments))
-    tables = {name: getattr(trades, name) for name in TRADED}
+    tables = {name: getattr(trades, name) for name in state.TRADED}
     return sending, {**tables, "purses": purses}, {"claims": claims} if len(claims) else {}
 
 
@@ -177,7 +167,7 @@ def trade_bytes(rows: Frame) -> U64:
     """Return the size in bytes of each offer, request, delivery (without its body) or ticket."""
     if "serial" not in rows:
         return np.full(len(rows), OFFER_BYTES, dtype=np.uint64)
-    return np.where(rows["kind"] == TICKET, PROMISE_BYTES, DELIVERY_BYTES).astype(np.uint64)
+    return np.where(rows["kind"] == state.TICKET, PROMISE_BYTES, DELIVERY_BYTES).astype(np.uint64)
 
 
 # ---- arrivals
@@ -277,7 +267,7 @@ def _build_deliveries(now: Trading, rows: Frame) -> Frame:
     return (
         _sent_ends(rows)
         .with_columns(
-            kind=np.full(len(rows), DELIVERY),
+            kind=np.full(len(rows), state.DELIVERY),
             queue=rows["queue"],
             serial=rows["serial"],
             block=np.zeros(len(rows), dtype=np.uint64),
@@ -306,7 +296,7 @@ def _signed(now: Trading, rows: Frame) -> Frame:
     return (
         _sent_ends(rows)
         .with_columns(
-            kind=np.full(len(rows), TICKET),
+            kind=np.full(len(rows), state.TICKET),
             queue=rows["queue"],
             serial=rows["serial"],
             block=block,
@@ -331,11 +321,11 @@ def _update_purses(now: Trading, tenders: Frame, payments: Frame, tickets: Frame
     new = {
         "offers": count_by_node(tenders["source"][tenders["kind"] == OFFER]),
         "requests": count_by_node(tenders["source"][tenders["kind"] == REQUEST]),
-        "deliveries": count_by_node(payments["source"][payments["kind"] == DELIVERY]),
-        "tickets": count_by_node(payments["source"][payments["kind"] == TICKET]),
+        "deliveries": count_by_node(payments["source"][payments["kind"] == state.DELIVERY]),
+        "tickets": count_by_node(payments["source"][payments["kind"] == state.TICKET]),
         "refused": count_by_node(tickets["destination"][~good]),
         "checked": count_by_node(tickets["destination"][checked]),
         "won": count_by_node(tickets["destination"][wins]),
         "bytes": sum(count_by_node(rows["source"], trade_bytes(rows)) for rows in (tenders, payments)),
     }
-    return Frame({"node": now.nodes, **{name: before[name] + new[name] for name in PURSE_COUNTERS}}, count)
+    return Frame({"node": now.nodes, **{name: before[name] + new[name] for name in state.PURSE_COUNTERS}}, count)

@@ -19,16 +19,7 @@ import httpx
 from causeway_proofs.errors import CausewayError, InvalidInput
 
 from causeway.protocols.shared.limits import MAX_SMALL_ANSWER_BYTES
-from causeway.service.http.answers import (
-    ErrorAnswer,
-    FaultAnswer,
-    Model,
-    OutcomeAnswer,
-    SenderAnswer,
-    StatusAnswer,
-    TakenAnswer,
-    read_answer,
-)
+from causeway.service.http import answers
 from causeway.service.keys.key_files import AccountKey
 from causeway.service.keys.signing import MAX_NONCE, MESSAGE, TRANSACTION, sign_message
 
@@ -203,12 +194,12 @@ class ServiceClient:
 
     async def protocol(self) -> str:
         """Return the name of the lake's protocol."""
-        return (await self.ask(StatusAnswer, "GET", "/v1/status")).protocol
+        return (await self.ask(answers.StatusAnswer, "GET", "/v1/status")).protocol
 
     async def identity(self) -> str:
         """Return the lake's identity, a part of all signed messages."""
         if self._identity is None:
-            self._identity = (await self.ask(StatusAnswer, "GET", "/v1/status")).lake
+            self._identity = (await self.ask(answers.StatusAnswer, "GET", "/v1/status")).lake
         return self._identity
 
     async def submit(self, chain: str, transaction: bytes, wait: int) -> tuple[str, int | None]:
@@ -248,7 +239,9 @@ class ServiceClient:
             signed = sign_message(self.key, await self.identity(), kind, chain, await self._next_nonce(), content)
             body = json.dumps(signed.body()).encode()
             try:
-                found = await self.ask(TakenAnswer, "POST", path, {"wait": wait}, body, again=True, seconds=wait)
+                found = await self.ask(
+                    answers.TakenAnswer, "POST", path, {"wait": wait}, body, again=True, seconds=wait
+                )
             except NonceUsed as error:
                 if self._chosen:
                     raise
@@ -263,7 +256,7 @@ class ServiceClient:
     async def _next_nonce(self) -> int:
         if self._nonce is None:
             path = f"/v1/senders/{self.key.public.hex()}"
-            self._nonce = (await self.ask(SenderAnswer, "GET", path)).nonce
+            self._nonce = (await self.ask(answers.SenderAnswer, "GET", path)).nonce
         self._nonce += 1
         return self._nonce
 
@@ -287,15 +280,15 @@ class ServiceClient:
 
     async def height_of(self, name: str, wait: int) -> int | None:
         """Return the height of a message's block, or None if it has none after ``wait`` seconds."""
-        return (await self.ask(TakenAnswer, "GET", f"/v1/messages/{name}", {"wait": wait}, seconds=wait)).height
+        return (await self.ask(answers.TakenAnswer, "GET", f"/v1/messages/{name}", {"wait": wait}, seconds=wait)).height
 
-    async def faults(self, name: str) -> list[FaultAnswer]:
+    async def faults(self, name: str) -> list[answers.FaultAnswer]:
         """Return the faults of a message in its block."""
-        return (await self.ask(OutcomeAnswer, "GET", f"/v1/messages/{name}/outcome")).faults
+        return (await self.ask(answers.OutcomeAnswer, "GET", f"/v1/messages/{name}/outcome")).faults
 
     async def ask(
         self,
-        answer: type[Model],
+        answer: type[answers.Model],
         method: str,
         path: str,
         query: Mapping[str, int] | None = None,
@@ -304,7 +297,7 @@ class ServiceClient:
         most: int = MAX_SMALL_ANSWER_BYTES,
         again: bool = False,
         seconds: float = 0.0,
-    ) -> Model:
+    ) -> answers.Model:
         """Request and validate an answer, with retries after temporary failures.
 
         A request with effects is retried only if it did not reach the lake, or the lake asks for it.
@@ -360,12 +353,12 @@ class ServiceClient:
                 content += piece
         return response.status_code, content
 
-    def _read(self, answer: type[Model], path: str, status: int, content: bytearray) -> Model:
+    def _read(self, answer: type[answers.Model], path: str, status: int, content: bytearray) -> answers.Model:
         """Parse an answer, or raise its error."""
         try:
             if status in OK:
-                return read_answer(answer, content)
-            refused = read_answer(ErrorAnswer, content)
+                return answers.read_answer(answer, content)
+            refused = answers.read_answer(answers.ErrorAnswer, content)
         except ValueError as error:
             problem = "no served lake" if not content.lstrip().startswith(b"{") else "not the answer that was to come"
             raise ServiceError(f"{self.url}{path}: status {status}: {problem}: {error}") from None

@@ -14,21 +14,10 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.tendermint.trust import time_left
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from causeway.service.ibc import relay_state
 from causeway.service.ibc.answers import MAX_RANGES
 from causeway.service.ibc.client import ZoneLakeClient
 from causeway.service.ibc.relay_plan import RelaySettings
-from causeway.service.ibc.relay_state import (
-    LaneView,
-    PacketRelayMemory,
-    ReadHeader,
-    ReadLane,
-    ReadPackets,
-    ReadProofs,
-    RelayRules,
-    Step,
-    SubmitWithHeaders,
-    read_rules,
-)
 from causeway.service.ibc.relayer import PassState, ZonePass, relay_pass
 from causeway.service.journal import SILENT, Journal
 from causeway.service.relay import loop
@@ -84,7 +73,7 @@ class DeliveryProgress:
         return before + 1 if no_progress or self.retracts else 0
 
 
-def read_delivery_progress(source: LaneView, target: LaneView) -> dict[str, int]:
+def read_delivery_progress(source: relay_state.LaneView, target: relay_state.LaneView) -> dict[str, int]:
     """Return a target's progress in rising numbers: queue bounds, counts, trusted header.
 
     In an unordered queue, packets are received and leave in the middle, which the bounds do not show. If not
@@ -151,7 +140,7 @@ class ZoneProgress(loop.DirectionProgress):
 
 async def find_directions(
     a: ZoneLakeClient, b: ZoneLakeClient, only: Collection[str] = (), side: str = "both"
-) -> tuple[list[Direction], dict[str, RelayRules]]:
+) -> tuple[list[Direction], dict[str, relay_state.RelayRules]]:
     """Return the directions between two lakes, and the rules at each end.
 
     Args:
@@ -165,7 +154,7 @@ async def find_directions(
         ServiceError: A lake does not answer.
     """
     status = {"a": await a.status(), "b": await b.status()}
-    rules = {end: read_rules(content.options) for end, content in status.items()}
+    rules = {end: relay_state.read_rules(content.options) for end, content in status.items()}
     own = {end: {chain.name for chain in content.chains if not chain.external} for end, content in status.items()}
     back = {(other, one) for one, other in status["b"].connections}
     pairs = [pair for pair in dict.fromkeys(status["a"].connections) if pair[0] in own["a"] and pair[1] in own["b"]]
@@ -202,7 +191,7 @@ class ZoneRelay(RelayLoop[ZoneProgress, ZonePass]):
         self,
         clients: Mapping[str, ZoneLakeClient],
         directions: Sequence[Direction],
-        rules: Mapping[str, RelayRules],
+        rules: Mapping[str, relay_state.RelayRules],
         settings: RelaySettings | None = None,
         pacing: PassPacing | None = None,
         faults: FaultSettings | None = None,
@@ -213,7 +202,7 @@ class ZoneRelay(RelayLoop[ZoneProgress, ZonePass]):
         super().__init__([ZoneProgress(direction) for direction in directions], pacing, faults, seed, report, journal)
         self._clients, self._rules = clients, rules
         self._settings = settings or RelaySettings()
-        self._memories = {str(way): PacketRelayMemory() for way in directions}
+        self._memories = {str(way): relay_state.PacketRelayMemory() for way in directions}
         self._standings = {str(way): DeliveryProgress() for way in directions}
 
     def account(self, direction: Direction) -> str:
@@ -242,21 +231,21 @@ class ZoneRelay(RelayLoop[ZoneProgress, ZonePass]):
         await self._note(progress, passed, committed)
         return passed
 
-    def _answered(self, step: Step) -> Awaitable[Any]:
+    def _answered(self, step: relay_state.Step) -> Awaitable[Any]:
         client = self._clients[step.end]
         match step:
-            case ReadLane():
+            case relay_state.ReadLane():
                 begin = step.packets_from, step.receipts_from
                 if step.height is None:
                     return client.lane(step.chain, step.counterparty, *begin)
                 return client.lane_at(step.chain, step.counterparty, step.height, *begin)
-            case ReadHeader():
+            case relay_state.ReadHeader():
                 return client.header(step.chain, step.height)
-            case ReadProofs():
+            case relay_state.ReadProofs():
                 return client.proofs(step.chain, step.height, step.keys)
-            case ReadPackets():
+            case relay_state.ReadPackets():
                 return client.packets(step.chain, step.counterparty, step.height, step.first, step.count)
-            case SubmitWithHeaders():
+            case relay_state.SubmitWithHeaders():
                 raise AssertionError("a transaction is submitted, not asked for")
 
     async def _note(self, progress: ZoneProgress, passed: ZonePass, committed: int | None) -> None:

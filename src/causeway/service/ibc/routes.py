@@ -29,28 +29,8 @@ from causeway.protocols.ibc.relay.accounts import COUNTS, OTHERS, OUTSIDER, rela
 from causeway.protocols.ibc.state import RECEIPT, SEND
 from causeway.protocols.shared.limits import DIGITS, MAX_ANSWER_BYTES, MAX_ITEMS, MAX_PATH_BYTES, VALUE_COPIES
 from causeway.proving.ibc.store import ZoneStore, open_store, read_zones
-from causeway.service.http.requests import (
-    ENVELOPE_BYTES,
-    Address,
-    Body,
-    Count,
-    Digits,
-    Number,
-    Query,
-    TypedRequest,
-    address_of_view,
-    answer_in_thread,
-)
-from causeway.service.ibc.answers import (
-    MAX_KEY_BYTES,
-    MAX_TRUSTED,
-    EntriesAnswer,
-    LaneAnswer,
-    ProofsAnswer,
-    RefusalsAnswer,
-    RelayersAnswer,
-    SignedHeaderAnswer,
-)
+from causeway.service.http import requests
+from causeway.service.ibc import answers
 from causeway.service.node.endpoint import LakeViews
 from causeway.storage.lake import Manifest
 
@@ -64,7 +44,7 @@ OVERHEAD_BYTES = 8 << 10
 MOST_RANGES = 1_000
 """Maximum number of listed ranges of a queue's entries; the first ones."""
 
-ANSWER_MARGIN, ROW_MARGIN = 4 << 10, DIGITS * MAX_KEY_BYTES + 128
+ANSWER_MARGIN, ROW_MARGIN = 4 << 10, DIGITS * answers.MAX_KEY_BYTES + 128
 """Bytes of an answer, and of one row of it, besides values and proofs."""
 
 SHOWN_TRUST = 16
@@ -210,7 +190,7 @@ class ZoneViews(LakeViews):
         first = max(len(trust) - SHOWN_TRUST, 0)
         if self.options.delay_ns:
             over = np.flatnonzero(trust["added_time"] + np.uint64(self.options.delay_ns) <= self.time(height))
-            first = max(min(first, *over[-1:].tolist()), len(trust) - MAX_TRUSTED) if len(over) else first
+            first = max(min(first, *over[-1:].tolist()), len(trust) - answers.MAX_TRUSTED) if len(over) else first
         rows = trust.slice(first, len(trust))
         names = ("height", "time", "added", "added_time")
         digests = ("root", "validators_hash", "next_validators_hash", "header_hash")
@@ -420,51 +400,51 @@ CHAIN = "/v1/chains/{chain}"
 HEIGHT = "A committed height; without it, the last."
 
 
-class AtHeight(Query):
+class AtHeight(requests.Query):
     """A height."""
 
-    height: Number | None = Field(None, description=HEIGHT)
+    height: requests.Number | None = Field(None, description=HEIGHT)
 
 
 class LaneQuery(AtHeight):
     """Range of entries to list."""
 
-    packets_from: Number = Field(0, description="Of packets below this index nothing is told.")
-    receipts_from: Number = Field(0, description="Of receipts below this index nothing is told.")
+    packets_from: requests.Number = Field(0, description="Of packets below this index nothing is told.")
+    receipts_from: requests.Number = Field(0, description="Of receipts below this index nothing is told.")
 
 
 class EntriesQuery(AtHeight):
     """Range of entries."""
 
-    first: Number = Field(0, description="The first index.")
-    count: Count = Field(MAX_ITEMS, description="So many at most.")
+    first: requests.Number = Field(0, description="The first index.")
+    count: requests.Count = Field(MAX_ITEMS, description="So many at most.")
 
 
 class AccountsQuery(AtHeight):
     """Selection of accounts."""
 
-    relayer: Number | None = Field(None, description="Only that of this relayer, by number.")
+    relayer: requests.Number | None = Field(None, description="Only that of this relayer, by number.")
 
 
-class RefusalsQuery(Query):
+class RefusalsQuery(requests.Query):
     """Selection of refusals."""
 
-    height: Number = Field(..., description="A committed height.")
-    relayer: Number | None = Field(None, description="Only those of this relayer, by number.")
+    height: requests.Number = Field(..., description="A committed height.")
+    relayer: requests.Number | None = Field(None, description="Only those of this relayer, by number.")
 
 
-class ProofsBody(Body):
+class ProofsBody(requests.Body):
     """Keys to prove."""
 
-    wanted: list[Annotated[Digits, Field(max_length=2 * MAX_KEY_BYTES)]] = Field(
+    wanted: list[Annotated[requests.Digits, Field(max_length=2 * answers.MAX_KEY_BYTES)]] = Field(
         ..., alias="keys", min_length=1, max_length=MAX_ITEMS, description="Keys of the chain's store."
     )
     height: Annotated[int, Field(ge=0, le=U64_MAX)] | None = Field(None, description=HEIGHT)
 
 
-def addresses(views: ZoneViews) -> list[Address]:
+def addresses(views: ZoneViews) -> list[requests.Address]:
     """List the addresses of headers, queues, proofs and relayers' accounts."""
-    own, at = views.own(), address_of_view
+    own, at = views.own(), requests.address_of_view
     others = sorted({counterparty for _, counterparty in views.connections()})
     header = "The signed header of a chain."
     lane = "Both queues of a chain for a counterparty, and its client of it."
@@ -473,33 +453,33 @@ def addresses(views: ZoneViews) -> list[Address]:
     refused = "How many calls were refused in a block, by error."
     queues = f"{CHAIN}/queues/{{counterparty}}"
 
-    async def proofs(call: TypedRequest) -> Response:
+    async def proofs(call: requests.TypedRequest) -> Response:
         keys = [bytes.fromhex(text) for text in call.model.wanted]
-        return await answer_in_thread(views.proofs, call.path["chain"], keys, call.model.height)
+        return await requests.answer_in_thread(views.proofs, call.path["chain"], keys, call.model.height)
 
     return [
-        at(f"{CHAIN}/header", header, views.header, SignedHeaderAnswer, AtHeight, chain=own),
-        at(queues, lane, views.lane, LaneAnswer, LaneQuery, chain=own, counterparty=others),
+        at(f"{CHAIN}/header", header, views.header, answers.SignedHeaderAnswer, AtHeight, chain=own),
+        at(queues, lane, views.lane, answers.LaneAnswer, LaneQuery, chain=own, counterparty=others),
         at(
             f"{queues}/{{purpose}}",
             entries,
             views.entries,
-            EntriesAnswer,
+            answers.EntriesAnswer,
             EntriesQuery,
             chain=own,
             counterparty=others,
             purpose=list(PURPOSES),
         ),
-        Address(
+        requests.Address(
             "POST",
             f"{CHAIN}/proofs",
             "Value and proof of each key in a chain's store.",
             proofs,
             body=ProofsBody,
-            answers={200: ProofsAnswer},
+            answers={200: answers.ProofsAnswer},
             parts={"chain": {"type": "string", "enum": own}},
-            longest=2 * MAX_KEY_BYTES * MAX_ITEMS + ENVELOPE_BYTES,
+            longest=2 * answers.MAX_KEY_BYTES * MAX_ITEMS + requests.ENVELOPE_BYTES,
         ),
-        at(f"{CHAIN}/relayers", accounts, views.relayers, RelayersAnswer, AccountsQuery, chain=own),
-        at(f"{CHAIN}/refusals", refused, views.refusals, RefusalsAnswer, RefusalsQuery, chain=own),
+        at(f"{CHAIN}/relayers", accounts, views.relayers, answers.RelayersAnswer, AccountsQuery, chain=own),
+        at(f"{CHAIN}/refusals", refused, views.refusals, answers.RefusalsAnswer, RefusalsQuery, chain=own),
     ]

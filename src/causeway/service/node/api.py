@@ -32,25 +32,10 @@ from starlette.responses import JSONResponse, Response
 
 from causeway.network.replay import ReplayBusy, ReplayDiffers
 from causeway.scenarios.traffic_settings import MessageSection
+from causeway.service.http import requests
 from causeway.service.http.answers import HealthAnswer, OutcomeAnswer, SenderAnswer, TakenAnswer
 from causeway.service.http.bodies import BodyTransfers, BodyTurns, Busy, PacedResponses
 from causeway.service.http.guard import HostGuard
-from causeway.service.http.requests import (
-    ENVELOPE_BYTES,
-    READERS,
-    Address,
-    Body,
-    Digest,
-    Digits,
-    Forbidden,
-    NotFound,
-    Query,
-    Seconds,
-    TypedRequest,
-    answer_in_thread,
-    answer_inline,
-    build_document,
-)
 from causeway.service.journal import SILENT, Journal
 from causeway.service.keys.key_files import WeakKey
 from causeway.service.keys.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, SignedMessage
@@ -184,7 +169,7 @@ LOOK = 0.02
 """Poll interval in seconds while a request waits for a block."""
 
 STATUS: dict[type[CausewayError], int] = {
-    NotFound: 404,
+    requests.NotFound: 404,
     LakeDamaged: 503,
     ReplayDiffers: 503,
     ReplayBusy: 503,
@@ -192,7 +177,7 @@ STATUS: dict[type[CausewayError], int] = {
     WeakKey: 403,
     InvalidInput: 400,
     NotSigned: 403,
-    Forbidden: 403,
+    requests.Forbidden: 403,
     NonceRefused: 409,
     NumberTaken: 409,
     QuotaExceeded: 429,
@@ -202,17 +187,17 @@ STATUS: dict[type[CausewayError], int] = {
 """HTTP status of each error; the first match applies."""
 
 
-class Wait(Query):
+class Wait(requests.Query):
     """Time to wait for a block."""
 
-    wait: Seconds = Field(0, description="Seconds to wait for the block.")
+    wait: requests.Seconds = Field(0, description="Seconds to wait for the block.")
 
 
-class SignedBody(Body):
+class SignedBody(requests.Body):
     """A signed message; ``docs/how-to/serve.md`` defines the signed bytes."""
 
     lake: str = Field(..., max_length=64, description="The identity of the lake it is for, as its status says.")
-    sender: Digest = Field(..., description="The sender's public key (Ed25519).")
+    sender: requests.Digest = Field(..., description="The sender's public key (Ed25519).")
     nonce: int = Field(..., ge=1, le=MAX_NONCE, description="Above the last one of this sender.")
     signature: str = Field(..., pattern=r"^[0-9a-f]{128}$", description="The sender's signature.")
 
@@ -242,10 +227,10 @@ class MessageBody(SignedBody):
     content: MessageContent
 
 
-class TransactionSection(Body):
+class TransactionSection(requests.Body):
     """A transaction for a chain."""
 
-    transaction: Digits = Field(..., description="The transaction, as the protocol encodes it.")
+    transaction: requests.Digits = Field(..., description="The transaction, as the protocol encodes it.")
 
 
 class TransactionBody(SignedBody):
@@ -281,19 +266,25 @@ def create_application(node: Node, hosts: Collection[str] = (), log: ServingLog 
     return application
 
 
-def list_addresses(node: Node) -> list[Address]:
+def list_addresses(node: Node) -> list[requests.Address]:
     """List the addresses of a node's API."""
     endpoints = Endpoints(node)
     chain = {"chain": {"type": "string", "enum": node.views.own()}}
     name, key = ({part: {"type": "string", "pattern": "^[0-9a-f]{64}$"}} for part in ("hash", "sender"))
     submission_answers = {200: TakenAnswer, 202: TakenAnswer}
-    longest = 2 * node.endpoint.max_transaction_bytes + ENVELOPE_BYTES
+    longest = 2 * node.endpoint.max_transaction_bytes + requests.ENVELOPE_BYTES
     status = {200: node.endpoint.status_answer}
     own = [
-        Address("GET", "/v1/status", "What the network is, and how far it has come.", endpoints.status, answers=status),
-        Address("GET", "/v1/health", "Whether blocks are being made.", endpoints.health, answers={200: HealthAnswer}),
-        Address("GET", "/metrics", "For Prometheus.", endpoints.metrics, answers={200: "text/plain; version=0.0.4"}),
-        Address(
+        requests.Address(
+            "GET", "/v1/status", "What the network is, and how far it has come.", endpoints.status, answers=status
+        ),
+        requests.Address(
+            "GET", "/v1/health", "Whether blocks are being made.", endpoints.health, answers={200: HealthAnswer}
+        ),
+        requests.Address(
+            "GET", "/metrics", "For Prometheus.", endpoints.metrics, answers={200: "text/plain; version=0.0.4"}
+        ),
+        requests.Address(
             "POST",
             "/v1/messages",
             "Takes a user's signed message to a program.",
@@ -302,7 +293,7 @@ def list_addresses(node: Node) -> list[Address]:
             MessageBody,
             submission_answers,
         ),
-        Address(
+        requests.Address(
             "GET",
             "/v1/messages/{hash}",
             "What became of a message.",
@@ -311,7 +302,7 @@ def list_addresses(node: Node) -> list[Address]:
             answers=submission_answers,
             parts=name,
         ),
-        Address(
+        requests.Address(
             "GET",
             "/v1/messages/{hash}/outcome",
             "What the block that has a message refused of it.",
@@ -319,7 +310,7 @@ def list_addresses(node: Node) -> list[Address]:
             answers={200: OutcomeAnswer},
             parts=name,
         ),
-        Address(
+        requests.Address(
             "GET",
             "/v1/senders/{sender}",
             "The last nonce of a sender.",
@@ -327,7 +318,7 @@ def list_addresses(node: Node) -> list[Address]:
             answers={200: SenderAnswer},
             parts=key,
         ),
-        Address(
+        requests.Address(
             "POST",
             "/v1/chains/{chain}/transactions",
             "Takes what somebody carries to a chain, signed.",
@@ -340,12 +331,12 @@ def list_addresses(node: Node) -> list[Address]:
         ),
         *node.endpoint.addresses(),
     ]
-    document = build_document(own)
+    document = requests.build_document(own)
 
-    async def openapi(call: TypedRequest) -> Response:
+    async def openapi(call: requests.TypedRequest) -> Response:
         return JSONResponse(document)
 
-    return [*own, Address("GET", "/openapi.json", "This document, but for this address.", openapi)]
+    return [*own, requests.Address("GET", "/openapi.json", "This document, but for this address.", openapi)]
 
 
 class Endpoints:
@@ -355,11 +346,11 @@ class Endpoints:
         self._node, self._views = node, node.views
         self._waits = 0
 
-    async def status(self, call: TypedRequest) -> Response:
+    async def status(self, call: requests.TypedRequest) -> Response:
         """Answer the network's status."""
-        return await answer_inline(self._views.status)
+        return await requests.answer_inline(self._views.status)
 
-    async def health(self, call: TypedRequest) -> Response:
+    async def health(self, call: requests.TypedRequest) -> Response:
         """Answer the state of block production."""
         failure = self._node.failure
         if failure is not None:
@@ -367,49 +358,49 @@ class Endpoints:
         pool = self._node.pool
         return JSONResponse({"height": self._node.network.height, "waiting": len(pool), "waiting_bytes": pool.size})
 
-    async def metrics(self, call: TypedRequest) -> Response:
+    async def metrics(self, call: requests.TypedRequest) -> Response:
         """Answer the lake's metrics as Prometheus text."""
         render = functools.partial(lake_metrics, self._node.endpoint, self._node.pool)
-        body, kind = await asyncio.get_running_loop().run_in_executor(READERS, render)
+        body, kind = await asyncio.get_running_loop().run_in_executor(requests.READERS, render)
         return Response(body, media_type=kind)
 
-    async def submit(self, call: TypedRequest) -> Response:
+    async def submit(self, call: requests.TypedRequest) -> Response:
         """Accept a relayer's transaction; with ``wait``, answer once it is in a block."""
         return await self._take(call, TRANSACTION, call.path["chain"])
 
-    async def send(self, call: TypedRequest) -> Response:
+    async def send(self, call: requests.TypedRequest) -> Response:
         """Accept a user's message to a program; with ``wait``, answer once it is in a block."""
         return await self._take(call, MESSAGE, "")
 
-    async def _take(self, call: TypedRequest, kind: str, chain: str) -> Response:
+    async def _take(self, call: requests.TypedRequest, kind: str, chain: str) -> Response:
         status = await self._submit(call, kind, chain)
         call.release_body()
         return await self._wait_for_block(call, status)
 
-    async def _submit(self, call: TypedRequest, kind: str, chain: str) -> SubmissionStatus:
+    async def _submit(self, call: requests.TypedRequest, kind: str, chain: str) -> SubmissionStatus:
         model = call.model
         sender, signature = bytes.fromhex(model.sender), bytes.fromhex(model.signature)
         # The signature covers the received content, not its validated form.
         signed = SignedMessage(model.lake, kind, chain, sender, model.nonce, call.body["content"], signature)
         return await run_in_threadpool(self._node.take, signed)
 
-    async def taken(self, call: TypedRequest) -> Response:
+    async def taken(self, call: requests.TypedRequest) -> Response:
         """Answer the state of a message: pending, or in the block of a height."""
         name = call.path["hash"]
         found = self._node.find(name)
         if found is None:
-            raise NotFound(f"hash: {name[:80]}: no such message waits, nor was any in a block of late")
+            raise requests.NotFound(f"hash: {name[:80]}: no such message waits, nor was any in a block of late")
         return await self._wait_for_block(call, found)
 
-    async def outcome(self, call: TypedRequest) -> Response:
+    async def outcome(self, call: requests.TypedRequest) -> Response:
         """Answer the faults of a message in its block."""
-        return await answer_in_thread(self._node.outcome, call.path["hash"])
+        return await requests.answer_in_thread(self._node.outcome, call.path["hash"])
 
-    async def sender(self, call: TypedRequest) -> Response:
+    async def sender(self, call: requests.TypedRequest) -> Response:
         """Answer the last nonce of a sender."""
-        return await answer_inline(self._node.sender, call.path["sender"])
+        return await requests.answer_inline(self._node.sender, call.path["sender"])
 
-    async def _wait_for_block(self, call: TypedRequest, submission: SubmissionStatus) -> Response:
+    async def _wait_for_block(self, call: requests.TypedRequest, submission: SubmissionStatus) -> Response:
         # A waiting request holds a connection, so the number of waiting requests is bounded.
         seconds = call.query.wait if self._waits < MOST_WAITS else 0
         end = asyncio.get_running_loop().time() + seconds

@@ -12,31 +12,19 @@ from causeway.service.journal import SILENT, Journal
 from causeway.service.relay import loop
 from causeway.service.relay.faults import FaultSettings
 from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop
+from causeway.service.xdm import relay_state
 from causeway.service.xdm.answers import DomainStatusAnswer
 from causeway.service.xdm.client import DomainLakeClient
-from causeway.service.xdm.relay_state import (
-    ChainPair,
-    LaneRelayMemory,
-    ReadAnchor,
-    ReadBlocks,
-    ReadChannels,
-    ReadFollowed,
-    ReadMessages,
-    ReadReceipted,
-    ReadReceipts,
-    RelayLimits,
-    Step,
-)
 from causeway.service.xdm.relayer import DomainPass, PassOutcome, RelayPlacement, relay_direction
 
 _READS = {
-    ReadFollowed: "followed",
-    ReadBlocks: "blocks",
-    ReadAnchor: "anchor",
-    ReadReceipted: "receipted",
-    ReadReceipts: "receipts",
-    ReadChannels: "channels",
-    ReadMessages: "messages",
+    relay_state.ReadFollowed: "followed",
+    relay_state.ReadBlocks: "blocks",
+    relay_state.ReadAnchor: "anchor",
+    relay_state.ReadReceipted: "receipted",
+    relay_state.ReadReceipts: "receipts",
+    relay_state.ReadChannels: "channels",
+    relay_state.ReadMessages: "messages",
 }
 """Method of ``DomainLakeClient`` for each request."""
 
@@ -55,7 +43,7 @@ class DomainProgress(loop.DirectionProgress):
 
     hopeless_states = frozenset((PassOutcome.REFUSED.value,))
 
-    direction: ChainPair
+    direction: relay_state.ChainPair
     left: int = 0
     in_vain: int = 0
 
@@ -79,7 +67,7 @@ class LakeDirections:
         domains: Domains of the lake that follows the consensus chain.
     """
 
-    directions: tuple[ChainPair, ...]
+    directions: tuple[relay_state.ChainPair, ...]
     place: RelayPlacement
     domains: tuple[str, ...]
 
@@ -142,12 +130,12 @@ def directions_from_status(
         pairs = [(near, other) for near, other in pairs if f"{near}/{other}" in only or f"{other}/{near}" in only]
         if not pairs:
             raise InvalidInput(f"{both_urls} have no such pair of chains: {', '.join(only)}")
-    found = [ChainPair(home, one.consensus, one.consensus, "blocks")]
-    found += [ChainPair(far, domain, one.consensus, "receipts") for domain in domains]
+    found = [relay_state.ChainPair(home, one.consensus, one.consensus, "blocks")]
+    found += [relay_state.ChainPair(far, domain, one.consensus, "receipts") for domain in domains]
     for near, other in pairs:
-        found += [ChainPair(home, near, other), ChainPair(far, other, near)]
+        found += [relay_state.ChainPair(home, near, other), relay_state.ChainPair(far, other, near)]
     options = one.options
-    limits = RelayLimits(
+    limits = relay_state.RelayLimits(
         nonces=options.max_future_nonces + 1,
         channels=options.channels_per_block,
         resubmit_after=options.resubmit_after,
@@ -184,7 +172,7 @@ class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
             [DomainProgress(direction) for direction in ends.directions], pacing, faults, seed, report, journal
         )
         self._clients, self._ends = clients, ends
-        self._memories = {str(way): LaneRelayMemory() for way in ends.directions}
+        self._memories = {str(way): relay_state.LaneRelayMemory() for way in ends.directions}
         self._seen: dict[str, Any] = {}
 
     def _is_counted(self, progress: DomainProgress) -> bool:
@@ -218,7 +206,7 @@ class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
         self._seen[str(direction)] = passed.mark
         return passed
 
-    def _answered(self, step: Step) -> Awaitable[Any]:
+    def _answered(self, step: relay_state.Step) -> Awaitable[Any]:
         answer: Awaitable[Any] = getattr(self._clients[step.end], _READS[type(step)])(step)
         return answer
 

@@ -46,31 +46,7 @@ from causeway.protocols.xdm.value.books import declared_key
 from causeway.protocols.xdm.wire import TAG_BITS
 from causeway.service.http.client import ServiceError
 from causeway.service.relay.loop import Submit
-from causeway.service.xdm.answers import (
-    AnchorAnswer,
-    BlocksAnswer,
-    ChannelsAnswer,
-    FollowedAnswer,
-    MessageAnswer,
-    MessagesAnswer,
-    ReceiptedAnswer,
-    ReceiptsAnswer,
-    UnderAnswer,
-)
-from causeway.service.xdm.relay_state import (
-    ChainPair,
-    Key,
-    LaneRelayMemory,
-    ReadAnchor,
-    ReadBlocks,
-    ReadChannels,
-    ReadFollowed,
-    ReadMessages,
-    ReadReceipted,
-    ReadReceipts,
-    RelayLimits,
-    Step,
-)
+from causeway.service.xdm import answers, relay_state
 
 TAGS = ("ProtocolChannelOpen", "ProtocolChannelClose", "EndpointRequest", "EndpointResponse", "None")
 """Variants of weight tags by their numbers on the wire."""
@@ -108,7 +84,7 @@ class RelayPlacement:
     consensus: str
     home: str
     chains: tuple[str, ...]
-    limits: RelayLimits
+    limits: relay_state.RelayLimits
 
     def id_of(self, chain: str) -> ChainId:
         """Return the chain id in messages."""
@@ -142,11 +118,14 @@ class DomainPass:
     in_vain: bool = False
 
 
-Pass = Generator[Step, Any, DomainPass]
+Pass = Generator[relay_state.Step, Any, DomainPass]
 
 
 def relay_direction(
-    direction: ChainPair, place: RelayPlacement, memory: LaneRelayMemory, beside: Sequence[str] = ()
+    direction: relay_state.ChainPair,
+    place: RelayPlacement,
+    memory: relay_state.LaneRelayMemory,
+    beside: Sequence[str] = (),
 ) -> Pass:
     """Run one pass in a direction.
 
@@ -163,7 +142,7 @@ def relay_direction(
     return relay_messages(direction, place, memory)
 
 
-def relay_blocks(direction: ChainPair, place: RelayPlacement, domains: Sequence[str]) -> Pass:
+def relay_blocks(direction: relay_state.ChainPair, place: RelayPlacement, domains: Sequence[str]) -> Pass:
     """Relay consensus blocks to the lake that follows them, with facts of a final block.
 
     The facts are its domains' confirmed receipts, which anchor their proofs for each other, and the value declared for
@@ -174,8 +153,8 @@ def relay_blocks(direction: ChainPair, place: RelayPlacement, domains: Sequence[
         place: Placement of the chains.
         domains: Domains of the lake that follows.
     """
-    followed: FollowedAnswer = yield ReadFollowed(direction.other, place.consensus)
-    found: BlocksAnswer = yield ReadBlocks(direction.end, place.consensus, followed.best)
+    followed: answers.FollowedAnswer = yield relay_state.ReadFollowed(direction.other, place.consensus)
+    found: answers.BlocksAnswer = yield relay_state.ReadBlocks(direction.end, place.consensus, followed.best)
     mark = followed.best, tuple((one.domain, one.block) for one in (*followed.receipts, *followed.declared))
     ready: list[tuple[bytes, int]] = []
     if found.headers:
@@ -197,8 +176,8 @@ def relay_blocks(direction: ChainPair, place: RelayPlacement, domains: Sequence[
 
 
 def _confirmed_facts(
-    direction: ChainPair, place: RelayPlacement, followed: FollowedAnswer, domains: Sequence[str]
-) -> Generator[Step, Any, list[Confirmed] | str]:
+    direction: relay_state.ChainPair, place: RelayPlacement, followed: answers.FollowedAnswer, domains: Sequence[str]
+) -> Generator[relay_state.Step, Any, list[Confirmed] | str]:
     """Return the facts of domains in the block before the newest final one that the lake lacks.
 
     A text is the reason for not believing them.
@@ -210,7 +189,9 @@ def _confirmed_facts(
     for domain in domains:
         if block is not None and min(receipts.get(domain, -1), declared_blocks.get(domain, -1)) >= block:
             continue
-        anchor: AnchorAnswer = yield ReadAnchor(direction.end, place.consensus, followed.final, domain)
+        anchor: answers.AnchorAnswer = yield relay_state.ReadAnchor(
+            direction.end, place.consensus, followed.final, domain
+        )
         if block is not None and anchor.block != block:
             raise ServiceError(f"{place.consensus}: two blocks are before {followed.final}")
         block, number = anchor.block, place.domain(domain)
@@ -231,19 +212,19 @@ def _confirmed_facts(
     return [Confirmed(block, tuple(batch)) for batch in _divide(found, [one.size for one in found])]
 
 
-def relay_receipts(direction: ChainPair, place: RelayPlacement) -> Pass:
+def relay_receipts(direction: relay_state.ChainPair, place: RelayPlacement) -> Pass:
     """Relay receipts of a domain to the consensus chain, in order, while it confirms any.
 
     Args:
         direction: The direction.
         place: Placement of the chains.
     """
-    known: ReceiptedAnswer = yield ReadReceipted(direction.other, place.consensus, direction.source)
+    known: answers.ReceiptedAnswer = yield relay_state.ReadReceipted(direction.other, place.consensus, direction.source)
     if known.unbooked is not None:
         books = f"the books of {place.consensus}"
         why = f"{books} refused the receipt of block {known.unbooked}: none is confirmed any more"
         return DomainPass(PassOutcome.REFUSED, mark=known.unbooked, why=why)
-    found: ReceiptsAnswer = yield ReadReceipts(direction.end, direction.source, known.number)
+    found: answers.ReceiptsAnswer = yield relay_state.ReadReceipts(direction.end, direction.source, known.number)
     domain = place.domain(direction.source)
     items = [SignedReceipt(domain, one.receipt, one.signature) for one in found.receipts]
     sizes = [len(one.receipt) + len(one.signature) for one in items]
@@ -255,7 +236,9 @@ def relay_receipts(direction: ChainPair, place: RelayPlacement) -> Pass:
     return DomainPass(state, len(items), len(items), len(batches), (known.number, known.confirmed))
 
 
-def relay_messages(direction: ChainPair, place: RelayPlacement, memory: LaneRelayMemory) -> Pass:
+def relay_messages(
+    direction: relay_state.ChainPair, place: RelayPlacement, memory: relay_state.LaneRelayMemory
+) -> Pass:
     """Relay a chain's confirmed messages and responses that another has not received.
 
     Args:
@@ -263,12 +246,12 @@ def relay_messages(direction: ChainPair, place: RelayPlacement, memory: LaneRela
         place: Placement of the chains.
         memory: Memory of the direction.
     """
-    theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
-    ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
+    theirs: answers.ChannelsAnswer = yield relay_state.ReadChannels(direction.other, direction.target, direction.source)
+    ours: answers.ChannelsAnswer = yield relay_state.ReadChannels(direction.end, direction.source, direction.target)
     due = due_lanes(ours, theirs)
     # The nonce up to which the other chain has received everything, by lane.
     known = {one.channel: one for one in theirs.channels}
-    found: dict[Key, int] = {}
+    found: dict[relay_state.Key, int] = {}
     for one in ours.channels:
         other = known.get(one.channel)
         found[one.channel, False] = 0 if other is None else min(other.next_inbox, one.next_outbox)
@@ -288,11 +271,11 @@ def relay_messages(direction: ChainPair, place: RelayPlacement, memory: LaneRela
 
 
 def _submit_messages(
-    direction: ChainPair,
+    direction: relay_state.ChainPair,
     place: RelayPlacement,
-    memory: LaneRelayMemory,
-    theirs: ChannelsAnswer,
-    due: dict[Key, tuple[int, int]],
+    memory: relay_state.LaneRelayMemory,
+    theirs: answers.ChannelsAnswer,
+    due: dict[relay_state.Key, tuple[int, int]],
 ) -> Pass:
     """Submit due messages that are confirmed and were not submitted recently.
 
@@ -306,15 +289,17 @@ def _submit_messages(
     if not wanted:
         return DomainPass(PassOutcome.BROUGHT, left, mark=mark)
     domain = None if direction.source == place.consensus else direction.source
-    anchor: AnchorAnswer = yield ReadAnchor(place.home, place.consensus, under.number, domain)
+    anchor: answers.AnchorAnswer = yield relay_state.ReadAnchor(place.home, place.consensus, under.number, domain)
     if domain is None:
         block = anchor.block
     elif anchor.receipt is None:
         return DomainPass(PassOutcome.WAITING, left, mark=mark)
     else:
         block = anchor.receipt.number
-    step = ReadMessages(direction.end, direction.source, direction.target, block, tuple(wanted), place.limits.nonces)
-    answer: MessagesAnswer = yield step
+    step = relay_state.ReadMessages(
+        direction.end, direction.source, direction.target, block, tuple(wanted), place.limits.nonces
+    )
+    answer: answers.MessagesAnswer = yield step
     new = [
         one
         for one in answer.messages
@@ -332,7 +317,7 @@ def _submit_messages(
     for row, batch in enumerate(batches):
         data = encode_transaction(Messages(tuple(one for one, _ in batch), tuple(response for _, response in batch)))
         yield Submit(direction.other, direction.target, data, len(batch), last=row == len(batches) - 1)
-    nonces: dict[Key, list[int]] = {}
+    nonces: dict[relay_state.Key, list[int]] = {}
     for one in new:
         nonces.setdefault((one.channel, one.response), []).append(one.nonce)
     for key, submitted in nonces.items():
@@ -340,7 +325,7 @@ def _submit_messages(
     return DomainPass(PassOutcome.SUBMITTED, left, len(items), len(batches), mark)
 
 
-def due_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[int, int]]:
+def due_lanes(ours: answers.ChannelsAnswer, theirs: answers.ChannelsAnswer) -> dict[relay_state.Key, tuple[int, int]]:
     """Return expected nonce and end of the messages, by lane with work for the other chain.
 
     A chain has answered the requests below its ``next_inbox``; an unknown channel of the other side is empty.
@@ -350,7 +335,7 @@ def due_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[i
         theirs: Channels of the target.
     """
     known = {one.channel: one for one in theirs.channels}
-    found: dict[Key, tuple[int, int]] = {}
+    found: dict[relay_state.Key, tuple[int, int]] = {}
     for one in ours.channels:
         other = known.get(one.channel)
         expected = 0 if other is None else other.next_inbox
@@ -362,12 +347,12 @@ def due_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[i
 
 
 def _build_envelopes(
-    direction: ChainPair,
+    direction: relay_state.ChainPair,
     place: RelayPlacement,
-    under: UnderAnswer,
-    anchor: AnchorAnswer,
-    found: MessagesAnswer,
-    request: ReadMessages,
+    under: answers.UnderAnswer,
+    anchor: answers.AnchorAnswer,
+    found: answers.MessagesAnswer,
+    request: relay_state.ReadMessages,
 ) -> list[bytes]:
     """Compose an envelope for each message from both lakes' parts, and verify it.
 
@@ -401,7 +386,7 @@ def _build_envelopes(
     return envelopes
 
 
-def _proof_nodes(message: MessageAnswer, nodes: Sequence[bytes]) -> tuple[bytes, ...]:
+def _proof_nodes(message: answers.MessageAnswer, nodes: Sequence[bytes]) -> tuple[bytes, ...]:
     if any(member >= len(nodes) for member in message.members):
         raise InvalidInput("a proof names a node that there is not")
     return tuple(sorted({nodes[member] for member in message.members}))

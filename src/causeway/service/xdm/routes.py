@@ -37,25 +37,8 @@ from causeway.protocols.xdm.state import MAX_CHANNEL, is_response, lane_channels
 from causeway.protocols.xdm.transactions import Messages, Receipts, Transaction, decode_transaction
 from causeway.protocols.xdm.wire import message_keys, message_tags
 from causeway.proving.xdm.messages import find_height, read_storage
-from causeway.service.http.requests import (
-    ENVELOPE_BYTES,
-    Address,
-    Body,
-    Number,
-    Query,
-    TypedRequest,
-    address_of_view,
-    answer_in_thread,
-)
-from causeway.service.xdm.answers import (
-    AnchorAnswer,
-    BlocksAnswer,
-    ChannelsAnswer,
-    FollowedAnswer,
-    MessagesAnswer,
-    ReceiptedAnswer,
-    ReceiptsAnswer,
-)
+from causeway.service.http import requests
+from causeway.service.xdm import answers
 from causeway.service.xdm.consensus_views import ANSWER_MARGIN, ROW_MARGIN, ConsensusViews
 
 COLUMNS = ("chain", "kind", "events", *LANE_COLUMNS, "reason")
@@ -321,22 +304,22 @@ LANE_BYTES = 128
 """Bytes of a lane in a body: its keys, and the digits of two numbers."""
 
 
-class ChannelsQuery(Query):
+class ChannelsQuery(requests.Query):
     """A height."""
 
-    height: Number | None = Field(None, description="A committed height; without it, the last.")
+    height: requests.Number | None = Field(None, description="A committed height; without it, the last.")
 
 
-class AfterQuery(Query):
+class AfterQuery(requests.Query):
     """Starting point of a list."""
 
-    after: Number | None = Field(None, description="The number of a block; without it, from the first on.")
+    after: requests.Number | None = Field(None, description="The number of a block; without it, from the first on.")
 
 
-class AnchorQuery(Query):
+class AnchorQuery(requests.Query):
     """The anchor to prove."""
 
-    under: Number = Field(..., description="The number of the block under whose mountain range it is proved.")
+    under: requests.Number = Field(..., description="The number of the block under whose mountain range it is proved.")
     domain: str | None = Field(None, max_length=128, description="Whose confirmed receipt is proved, too.")
 
 
@@ -348,7 +331,7 @@ class Lane(ScenarioSection):
     first: Annotated[int, Field(ge=0, le=U64_MAX)] = Field(0, description="The first nonce.")
 
 
-class MessagesBody(Body):
+class MessagesBody(requests.Body):
     """Selection of messages."""
 
     counterparty: Annotated[str, Field(max_length=128)] = Field(..., description="The chain that they are for.")
@@ -359,15 +342,15 @@ class MessagesBody(Body):
     most: Annotated[int, Field(ge=1, le=1_000)] = Field(257, description="Of a lane at most.")
 
 
-def addresses(views: DomainViews) -> list[Address]:
+def addresses(views: DomainViews) -> list[requests.Address]:
     """List the addresses of channels, messages, receipts and the consensus chain."""
-    own, names, main, at = views.own(), views.opened.names, views.consensus, address_of_view
+    own, names, main, at = views.own(), views.opened.names, views.consensus, requests.address_of_view
     domains = [name for name in names if name != main]
 
-    async def messages(call: TypedRequest) -> Response:
+    async def messages(call: requests.TypedRequest) -> Response:
         request = call.model
         lanes = [(lane.channel, lane.response, lane.first) for lane in request.lanes]
-        return await answer_in_thread(
+        return await requests.answer_in_thread(
             views.messages, call.path["chain"], request.counterparty, request.block, lanes, request.most
         )
 
@@ -387,20 +370,20 @@ def addresses(views: DomainViews) -> list[Address]:
             f"{CHAIN}/channels/{{counterparty}}",
             channels,
             views.channels,
-            ChannelsAnswer,
+            answers.ChannelsAnswer,
             ChannelsQuery,
             chain=own,
             counterparty=names,
         ),
-        Address(
+        requests.Address(
             "POST",
             f"{CHAIN}/messages",
             "Messages to another chain in the storage of a block, with their proofs.",
             messages,
             body=MessagesBody,
-            answers={200: MessagesAnswer},
+            answers={200: answers.MessagesAnswer},
             parts={"chain": {"type": "string", "enum": own}},
-            longest=MOST_LANES * LANE_BYTES + ENVELOPE_BYTES,
+            longest=MOST_LANES * LANE_BYTES + requests.ENVELOPE_BYTES,
         ),
     ]
     if views.network.follows:
@@ -408,8 +391,8 @@ def addresses(views: DomainViews) -> list[Address]:
         signed = "The signed receipts of a domain's blocks."
         return [
             *found,
-            at(f"{CHAIN}/followed", known, of_consensus(views.followed), FollowedAnswer, chain=[main]),
-            at(f"{CHAIN}/receipts", signed, views.receipts, ReceiptsAnswer, AfterQuery, chain=own),
+            at(f"{CHAIN}/followed", known, of_consensus(views.followed), answers.FollowedAnswer, chain=[main]),
+            at(f"{CHAIN}/receipts", signed, views.receipts, answers.ReceiptsAnswer, AfterQuery, chain=own),
         ]
     headers = "Headers of the consensus chain, with its author's signature on the last."
     leaf = "The leaf of a consensus block in the mountain range, and a domain's confirmed receipt under it."
@@ -417,7 +400,7 @@ def addresses(views: DomainViews) -> list[Address]:
     receipted, place = of_consensus(views.receipted), f"{CHAIN}/receipted/{{domain}}"
     return [
         *found,
-        at(f"{CHAIN}/blocks", headers, of_consensus(views.blocks), BlocksAnswer, AfterQuery, chain=[main]),
-        at(f"{CHAIN}/anchor", leaf, of_consensus(views.anchor), AnchorAnswer, AnchorQuery, chain=[main]),
-        at(place, last, receipted, ReceiptedAnswer, chain=[main], domain=domains),
+        at(f"{CHAIN}/blocks", headers, of_consensus(views.blocks), answers.BlocksAnswer, AfterQuery, chain=[main]),
+        at(f"{CHAIN}/anchor", leaf, of_consensus(views.anchor), answers.AnchorAnswer, AnchorQuery, chain=[main]),
+        at(place, last, receipted, answers.ReceiptedAnswer, chain=[main], domain=domains),
     ]

@@ -18,16 +18,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
-from causeway.cli import output_paths, shell
+from causeway.cli import output_paths, scenario_options, shell
 from causeway.cli.options import argument, option
 from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
-from causeway.cli.scenario_options import (
-    ProgramsOfLake,
-    ScenarioOfLake,
-    parse_setting,
-    program_sources,
-    settings_option,
-)
 
 if TYPE_CHECKING:
     from causeway.gossip.options import GossipProcesses, NodeProcesses, RunVerdict
@@ -56,7 +49,7 @@ def up(
             max=65535,
         ),
     ] = None,
-    settings: Annotated[list[str] | None, settings_option(PLAYED_FILE)] = None,
+    settings: Annotated[list[str] | None, scenario_options.settings_option(PLAYED_FILE)] = None,
     as_json: Annotated[bool, option("Print one JSON object at the end.", "--json")] = False,
 ) -> int:
     """Start nodes that gossip, each a process, play a chain to them, kill some, and say whether all got what they need.
@@ -67,7 +60,7 @@ def up(
     """
     from causeway.gossip.options import ProcessOptions
 
-    keys = dict(parse_setting(text) for text in settings or ())
+    keys = dict(scenario_options.parse_setting(text) for text in settings or ())
     wanted = ProcessOptions(nodes, kill, blocks, seconds, keys, trace, metrics_port)
     processes = gossip_runner().processes(scenario, wanted)
     with _live_table(processes, as_json):
@@ -148,8 +141,8 @@ def _table(processes: NodeProcesses, width: int) -> Table:
 def relay_chain(
     lake: Annotated[str, argument("Folder or URI of a lake of parachains.")],
     out: Annotated[Path, option("Write the table here.", "--out", metavar="FILE")],
-    scenario: ScenarioOfLake = None,
-    programs: ProgramsOfLake = None,
+    scenario: scenario_options.ScenarioOfLake = None,
+    programs: scenario_options.ProgramsOfLake = None,
     overwrite: Annotated[bool, option("Write over a file that is there.", "--overwrite")] = False,
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
@@ -160,7 +153,7 @@ def relay_chain(
     output_paths.require_writable("--out", out, lake)
     output_paths.refuse_overwrite("--out", out, overwrite=overwrite)
     with show_spinner("Reading"):
-        found = gossip_runner().relay_chain(lake, program_sources(scenario, programs), out)
+        found = gossip_runner().relay_chain(lake, scenario_options.program_sources(scenario, programs), out)
     if as_json:
         print(json.dumps(dict(found)))
         return shell.OK
