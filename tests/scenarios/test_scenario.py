@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from causeway.config.faults import FaultRule
 from causeway.core.ingress_call import decode_calls
 from causeway.network.deploy import deploy_scenario
 from causeway.programs.user_modules import NOWHERE
-from causeway.scenarios.scenario import Scenario, load_scenario, recorded_scenario
+from causeway.scenarios.scenario import Scenario, load_scenario, read_scenario_document, recorded_scenario
 from tests.scenario_reference import reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -405,3 +406,22 @@ def test_spark_settings_are_texts_and_exclude_the_master(tmp_path: Path) -> None
     assert found.identity() == load_scenario(file, {"network.spark": "{}"}).identity()
     with pytest.raises(InvalidInput, match=r"network\.spark\.spark\.master.*the master is network\.master"):
         load_scenario(file, {'network.spark."spark.master"': '"local"'})
+
+
+def test_a_text_is_parsed_once_and_each_reader_gets_its_own_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands read their scenario for the early start of Java, for the protocol and for validation."""
+    path, texts = tmp_path / "once.toml", list[str]()
+    path.write_text('[[chains]]\nname = "once"\n')
+    parse = tomllib.loads
+
+    def count_texts(text: str) -> dict[str, Any]:
+        texts.append(text)
+        return parse(text)
+
+    monkeypatch.setattr("tomllib.loads", count_texts)
+    first, second = read_scenario_document(path), read_scenario_document(path, {"network.seed": "3"})
+    assert second == {"chains": [{"name": "once"}], "network": {"seed": 3}} and "network" not in first
+    assert load_scenario(path).document.chains[0].name == "once"
+    assert texts == [path.read_text(), "value = 3"]
