@@ -14,11 +14,11 @@ from tests.support.common.small_lakes import lake_of
 PROTOCOLS = ("ic", "ibc", "xdm", "icmp")
 NAMES = ("left", "right", "far", "near")
 Fault = Callable[[Random, list[str], int], str]
-"""A fault of a network by chance: of these chains, in so many ticks."""
+"""A random fault of a network: from its chains, over a number of ticks."""
 
 
 def section(name: str, /, **keys: object) -> str:
-    """A section of a scenario; what is None is left out. A key with ``__`` is one of a table in it."""
+    """A section of a scenario without None values. A key with ``__`` belongs to a table in it."""
     return f"[{name}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items() if value is not None)
 
 
@@ -38,7 +38,7 @@ def _toml(value: object) -> str:
 
 
 def chains_and_programs(random: Random, chains: list[str]) -> str:
-    """On every chain one who calls for users and one who answers; on some one who asks others first, or nobody."""
+    """On every chain one program that calls for users and one that answers; on some a forwarding program."""
     text = "".join(section("[chains]", name=name) for name in chains)
     for name in chains:
         text += section("[programs]", name=f"{name}_caller", chain=name, program="caller", balance=1_000_000)
@@ -80,7 +80,7 @@ def ends(random: Random, chains: list[str]) -> dict[str, str]:
 
 
 def carried(kinds: tuple[str, ...]) -> Fault:
-    """A fault of what is carried in a tick."""
+    """A fault of delivered items in a tick."""
 
     def one(random: Random, chains: list[str], ticks: int) -> str:
         tick = random.randrange(1, ticks)
@@ -98,7 +98,7 @@ def halt(random: Random, chains: list[str], ticks: int) -> str:
 
 
 def every(kind: str, **choices: tuple[object, ...]) -> Fault:
-    """A fault of every so many that are brought, under xdm."""
+    """A fault of every n-th delivered item, under xdm."""
 
     def one(random: Random, chains: list[str], ticks: int) -> str:
         own = {name: random.choice(values) for name, values in choices.items()}
@@ -228,22 +228,22 @@ def icmp(random: Random, chains: list[str], ticks: int) -> str:
 
 
 KINDS = {"ic": ic, "ibc": ibc, "xdm": xdm, "icmp": icmp}
-"""Options and faults of each protocol by chance."""
+"""Random options and faults of each protocol."""
 
 
 def scenario(protocol: str, seed: int) -> str:
-    """A network of ``protocol`` by chance, as a scenario's file."""
+    """A random network of ``protocol`` as a scenario file."""
     return scenario_by(Random(f"{protocol} {seed}"), protocol, seed)
 
 
 def faults_of(random: Random, protocol: str, chains: list[str], ticks: int) -> str:
-    """Faults of ``protocol`` by chance, as a part of a scenario's file."""
+    """Random faults of ``protocol`` as a part of a scenario file."""
     _, head, rest = KINDS[protocol](random, chains, ticks).partition("[[faults]]")
     return head + rest
 
 
 def scenario_by(random: Random, protocol: str, seed: int) -> str:
-    """A network of ``protocol``, as a scenario's file; ``random`` draws it."""
+    """A network of ``protocol`` as a scenario file, sampled from ``random``."""
     chains = list(NAMES[: random.choice((2, 2, 3, 4))])
     ticks = random.randrange(4, 12)
     network = section(
@@ -261,5 +261,5 @@ def scenario_by(random: Random, protocol: str, seed: int) -> str:
 
 
 def chance_lake(folder: Path, protocol: str, seed: int) -> str:
-    """Run the network in ``folder``; return where its lake is."""
+    """Run the network in ``folder``; return the path of its lake."""
     return lake_of(folder, scenario(protocol, seed))

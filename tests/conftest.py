@@ -30,7 +30,7 @@ gc.set_threshold(50_000, 10, 10)
 compares kernels and oracles, and a quarter of that of collecting tests: next to nothing is kept by a cycle alone."""
 
 TALLIES = ("tests.support.ibc.ibc_tally", "tests.support.properties.tried")
-"""Modules that count what the property tests did: ``COUNTS``, and ``summary()`` in lines."""
+"""Modules that count the work of property tests: ``COUNTS``, and ``summary()`` in lines."""
 
 
 SOAK = frozenset((Path(__file__).parent / "soak.txt").read_text(encoding="utf-8").splitlines())
@@ -38,7 +38,7 @@ SOAK = frozenset((Path(__file__).parent / "soak.txt").read_text(encoding="utf-8"
 
 
 FIRST = ("tests/property/test_random_scenarios",)
-"""How the names of files begin whose tests take longest: begun first, no worker is left alone with them at the end."""
+"""Name prefixes of the files with the longest tests: they start first, so that no worker ends with them alone."""
 
 
 def _test_of(name: str) -> str:
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave to the tier soak what tests/soak.txt names: further cases of what other tests of the same file show."""
+    """Leave to the tier soak the tests named in tests/soak.txt: further cases of other tests in the same file."""
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
     names = {item.nodeid for item in items}
     missing = SOAK - names - {_test_of(name) for name in names} if config.args == config.getini("testpaths") else set()
@@ -71,13 +71,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Let the search for cycles leave out the modules and tests that were collected: they stay until the end."""
+    """Exclude the collected modules and tests from garbage collection: they stay until the end."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the counts of this process to the one that started it to run a part of the tests, where there is one."""
+    """Hand the counts of this process to the one that started it, if it ran a part of the tests."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         modules = {name: sys.modules[name] for name in TALLIES if name in sys.modules}
@@ -88,14 +88,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add up the counts of the processes that ran a part of the tests each."""
+    """Sum the counts of the processes that ran a part of the tests each."""
     for name, found in getattr(node, "workeroutput", {}).get("tallies", {}).items():
         for title, counts in found.items():
             importlib.import_module(name).COUNTS.setdefault(title, Counter()).update(counts)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show how many networks the property tests played, and what happened in them, where any were."""
+    """Print the number of networks of the property tests and their features, if any ran."""
     for name in TALLIES:
         tally = sys.modules.get(name)
         for line in tally.summary() if tally is not None else ():
@@ -104,14 +104,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Recordings:
-    """Return the recorded traffic; a file of it is written when a test first asks for it."""
+    """Return the recorded traffic; each file is written on first use."""
     return Recordings(tmp_path_factory.mktemp("recordings"))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nobody_pulls_the_plug() -> Iterator[None]:
-    """Let this process not wait for the disk: what it wrote is there for every reader, and after a kill too. Other
-    processes, which tests start, do wait."""
+    """Disable fsync in this process: written data is visible to every reader, even after a kill. Other processes
+    started by tests do sync."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file as well
         yield
@@ -119,7 +119,7 @@ def nobody_pulls_the_plug() -> Iterator[None]:
 
 @pytest.fixture
 def own_modules(tmp_path: Path) -> Iterator[None]:
-    """Let Python forget, after the test, the modules that it loaded from the test's folder, and the way there."""
+    """Unload, after the test, the modules imported from the test's folder, and remove its import path."""
     before = list(BESIDE.folders)
     yield
     BESIDE.folders[:] = before
@@ -130,6 +130,6 @@ def own_modules(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Return the one Spark session that all tests share: starting one takes seconds."""
+    """Return the Spark session shared by all tests: starting one takes seconds."""
     with spark_session("local[2]") as session:
         yield session

@@ -50,7 +50,7 @@ def counted(hashing: Sequence[ModuleType], *more: tuple[Any, str, str]) -> Itera
 
 @contextmanager
 def counted_reads() -> Iterator[Counter[str]]:
-    """Count the files that are read whole from a lake, by folder."""
+    """Count the files that are completely read from a lake, by folder."""
     reads: Counter[str] = Counter()
     real = Storage.read_bytes
 

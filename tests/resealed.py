@@ -18,7 +18,7 @@ from causeway.storage.seals import seal_content
 
 
 def replace(lake: Path, files: Mapping[str, pa.Table | bytes]) -> None:
-    """Replace files of a lake, by their paths in it: their seals, and the digests of all that comes after, fit."""
+    """Replace files of a lake by path: their seals, and all later digests, match."""
     storage, seals = Storage(str(lake)), {}
     for path, content in files.items():
         if isinstance(content, bytes):
@@ -62,7 +62,7 @@ def log_file(lake: Path, table: str, height: int, chain: int, owner: str = "chai
 def altered(
     rows: pa.Table, column: str, where: Callable[[dict[str, Any]], bool], change: Callable[[Any], Any]
 ) -> pa.Table:
-    """Return rows with a column changed in the first one that is meant."""
+    """Return rows with a column changed in the first matching one."""
     values = rows[column].to_pylist()
     row = next(number for number, each in enumerate(rows.to_pylist()) if where(each))
     values[row] = change(values[row])

@@ -38,7 +38,7 @@ from causeway.scenarios.traffic_settings import (
 
 
 def _fault_sections() -> list[tuple[str, type[ScenarioSection]]]:
-    """Return the kinds of faults of all protocols: those that all have, then for each what it has of its own."""
+    """Return the kinds of faults of all protocols: the common ones, then those of each."""
     found: list[tuple[str, type[ScenarioSection]]] = [(_kinds(model), model) for model in FAULT_KINDS]
     for name in protocol_names():
         own = [model for model in find_protocol(name).fault_kinds() if model not in FAULT_KINDS]

@@ -13,7 +13,7 @@ from causeway.protocols.shared.state_tables import sort_table
 
 
 def shown_to(kernel: Kernel[Any, Any], states: Sequence[Any], group: Chains) -> dict[str, Frame]:
-    """Return the tables of a view (``contract.View``): of all states what a group of chains is shown, nothing else."""
+    """Return the tables of a view (``contract.View``): exactly the state visible to a group of chains."""
     tables = {}
     for name, table in kernel.tables().items():
         if table.shown is Visibility.NOBODY:

@@ -43,7 +43,7 @@ class SkipLimit:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say why the run fails."""
+        """Print the reason of the failure."""
         if not self.exceeded:
             return
         terminalreporter.section("too many skipped tests", red=True, bold=True)

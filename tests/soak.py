@@ -29,14 +29,14 @@ WORKERS = os.environ.get("WORKERS", "2")
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the soak: its name, what it runs, and the arguments of Python for it."""
+    """A step of the soak: its name, its module, and the arguments of Python for it."""
 
     name: str
     about: str
     arguments: tuple[str, ...]
 
     def run(self) -> int:
-        """Run the step in a process of its own and return its exit code."""
+        """Run the step in its own process and return its exit code."""
         environment = {**os.environ, VARIABLE: "soak", "CAUSEWAY_KILLS": os.environ.get("CAUSEWAY_KILLS", "25")}
         return subprocess.run([sys.executable, *self.arguments], cwd=ROOT, env=environment, check=False).returncode
 

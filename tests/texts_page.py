@@ -22,5 +22,5 @@ def _cells(row: str) -> list[str]:
 
 
 def texts(heading: str) -> list[str]:
-    """Return the texts that a table is about."""
+    """Return the texts of a table."""
     return [*column(heading, "text")]

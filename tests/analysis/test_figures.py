@@ -65,7 +65,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def case_of(seed: int) -> Case:
-    """A ledger by chance whose rows have ticks and codes, too."""
+    """A random ledger whose rows also have ticks and codes."""
     random = Random(seed)
     case = (by_chance if random.random() < 0.5 else journeys_by_chance)(random)
     ticks = random.choice(((None,), (None, *range(5)), FAR))
@@ -250,7 +250,7 @@ def last_of(found: LedgerFigures, axis: str) -> int | None:
 
 
 def compare_chains(found: LedgerFigures, every: list[Told], case: Case) -> None:
-    """Chains: what happened there, what is pending from and to them, the lanes of which they are an end."""
+    """Compare chains: events, pending messages from and to them, and their lanes."""
     places = [
         [getattr(each, name)["chain"] for each in every if getattr(each, name)]
         for name in ("sent", "received", "executed", "ended")

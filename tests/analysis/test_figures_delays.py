@@ -20,7 +20,7 @@ Taken = list[tuple[int, int, int]]
 
 
 def piece(taken: Taken) -> tuple[pa.Table, pa.Table]:
-    """What one bucket says of so many messages."""
+    """Statistics of one bucket for a number of messages."""
     rows = [(lane, measure, False, delay, 1) for lane, measure, delay in taken]
     entries = pa.table([pa.array(column) for column in zip(*rows, strict=True)], DELAYS_SCHEMA.names)
     sums = [(a, b, 1, d >> 32, d & 0xFFFFFFFF, d, d, int(d < 0)) for a, b, d in taken]

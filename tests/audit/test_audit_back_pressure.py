@@ -108,7 +108,7 @@ def test_large_lane_is_audited_in_ranges_spilled_to_a_file(seed: int, monkeypatc
 
 
 def test_messages_are_not_retained_below_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 3,000 messages at most four are in flight: the runs' summaries say so."""
+    """At most four of 3,000 messages are in flight according to the run summaries."""
     rows = [row("sent", number, number) for number in range(3000)]
     rows += [row("acknowledged", number, number + 3) for number in range(3000)]
     monkeypatch.setattr(parts, "PART_ROWS", 500)

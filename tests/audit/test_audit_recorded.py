@@ -34,7 +34,7 @@ def audited(rows: pa.Table, observed: list[Row], promises: list[Row]) -> AuditRe
 
 
 def bridged(rows: list[Row]) -> AuditResult:
-    """Audit rows of a bridge with one window a chain, from its first row to its last."""
+    """Audit rows of a bridge with one window per chain, from its first row to its last."""
     observed = []
     for chain in ("here", "there"):
         times = [row["time"] for row in rows if row["chain"] == chain]
@@ -118,7 +118,7 @@ WINDOWS = ((22_500_001, 22_709_000), (22_709_901, 23_054_500), (23_144_450, 23_2
 
 
 def packets(path: Path) -> pa.Table:
-    """Packets that were seen on their sender only, as rows of a ledger."""
+    """Ledger rows of packets recorded only on their sender."""
     read = pq.read_table(path)
     tables = []
     for name, happened in (("send", "sent"), ("ack", "acknowledged")):

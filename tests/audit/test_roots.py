@@ -36,14 +36,14 @@ ROOTS = {
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
 }
-"""The last height and the root there, by scenario and protocol."""
+"""Final height and root by scenario and protocol."""
 
 UNCERTIFIED = {
     "auction": (36, "dc72c4d9ed3f9a8cd87b68a3364d11da9c2e7a0f646eda1c49cb60291c485e7a"),
     "generated": (28, "e3f80604de8d08a29939d5c9ac101961bbcfa967b44b0dabe1bdf53ab498fd99"),
     "two_subnets": (5, "7e28ae6c6d7a15fa0a205a0ded12ef88b323b6c1cb4d7cf5796e07d6a51c92fe"),
 }
-"""The same where subnets certify nothing."""
+"""The same for subnets without certification."""
 
 RECORDED = {
     "icmp": (661, "62a74a73e3aa3f29e97b72c36d7c110eb629acffdb7e1800fcae70e135fb0d36"),
@@ -58,15 +58,15 @@ RECORDED_SUBSTREAMS = {
     ("per_destination", 161_478): (646, "a80fc41a57bb0fdee6e3bf86ad5e0940163d22a7e4558e108a2f371f74107086"),
     ("per_source", 161_478): (646, "52a9262ac87beac276d1a4997c3672003279e9e518e75cb4e71089a5755763b2"),
 }
-"""Under ``ic``, by the mode of substreams and the number of packets, of which all are answered."""
+"""Roots under ``ic`` by substream mode and number of packets, all of which are answered."""
 
 
 RECORDED_START = (89, "2bf0382d0696173295c1fa037e794b1b371a502778233e82370d510298e0c561")
-"""Of the first 5,000 recorded packets under ``xdm``, all answered."""
+"""Roots of the first 5,000 recorded packets under ``xdm``, all answered."""
 
 
 HRMP = (47, "54c2c083ce71c303be2d28902959faf66d8030a7d0a1d1f1ab008347366c87a4")
-"""Of ``parachains`` with HRMP channels."""
+"""Roots of ``parachains`` with HRMP channels."""
 
 
 def last(scenario: str, protocol: str, folder: Path, **options: str) -> tuple[int, str]:
@@ -83,7 +83,7 @@ def test_roots_of_the_examples(scenario: str, protocol: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("stops", [(), (9, 23)], ids=["whole", "interrupted"])
 def test_root_of_parachains_with_channels(stops: tuple[int, ...], tmp_path: Path) -> None:
-    """Run at once, or stopped twice and resumed: with channels that open, pages in channels, and queues that wait."""
+    """Run at once, or stopped twice and resumed: with opening channels, pages in channels and pending queues."""
     chosen = {"network.executor": "in_process", "network.partitions": "2", "options.channels": '"hrmp"'}
     lake = str(tmp_path / "lake")
     for ticks in (*stops, None):
@@ -106,7 +106,7 @@ def test_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, recordings
 
 
 def first_packets(recordings: Recordings, folder: Path, count: int) -> str:
-    """Write the first recorded packets, and the channels beside them; return where they are."""
+    """Write the first recorded packets and their channels; return the path."""
     packets = pq.read_table(recordings.hub_packets).sort_by("send_height").slice(0, count)
     pq.write_table(packets, folder / "packets.parquet")
     (folder / "ibc_channels.json").write_bytes(recordings.channels.read_bytes())

@@ -29,7 +29,7 @@ def ledger(rows: list[Row], *promises: Row) -> Case:
 
 
 def missing(found: AuditResult) -> dict[tuple[str, int, int], str | None]:
-    """Reason, first index and number of what is missing, and the destination of its lane."""
+    """Reason, first index and number of missing messages, and the destination of their lane."""
     return {
         (row["reason"], row["index"], int(row["size"])): row["destination"]
         for row in found.violations.to_pylist()

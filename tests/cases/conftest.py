@@ -11,5 +11,5 @@ from tests.cases.recorded import Judge
 
 @pytest.fixture
 def judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Judge:
-    """Return what ingests and judges in a folder of its own."""
+    """Return a judge that ingests and audits in its own folder."""
     return Judge(tmp_path, capsys)

@@ -15,7 +15,7 @@ from causeway.cli.shell import OK, execute
 
 Row = tuple[Any, ...]
 Reasons = dict[str, dict[str, int]]
-"""By check and reason, how many findings there are."""
+"""Number of findings by check and reason."""
 
 MORNING = 1_700_000_000
 """Second 0 of a case."""
@@ -47,7 +47,7 @@ settle = "acknowledged"
 drop = "dropped"
 [[events]]
 """
-"""A bridge's indexer: a row an event, from ``left`` to ``right`` unless a case says otherwise."""
+"""A bridge's indexer: a row per event, from ``left`` to ``right`` by default."""
 
 TOGETHER = '[windows]\nby = "time"\ntogether = true\n'
 NUMBERED = '[[promises]]\npromise = "numbered"\n'
@@ -55,7 +55,7 @@ AT_RIGHT = ("mint", "run", "drop")
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Write rows (what, n, second, and columns by name) as CSV: a block a second, ``body`` by the number."""
+    """Write rows (event, n, second, and columns by name) as CSV: one block per second, ``body`` by the number."""
     names = ("what", "n", "at", "source", "destination", "chain", "block", "tx", "body", "asset", "amount")
     lines = [",".join(names)]
     for what, n, second, *known in rows:
@@ -128,7 +128,7 @@ class Judge:
 
 
 def reasons_of(found: dict[str, Any]) -> Reasons:
-    """Return how many findings an audit has by check and reason."""
+    """Return the number of findings of an audit by check and reason."""
     return {
         check["check"]: {each["reason"]: each["findings"] for each in check["reasons"]}
         for check in found["checks"]

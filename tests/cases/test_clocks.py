@@ -63,7 +63,7 @@ def test_clocks_and_heights(name: str, judge: Judge) -> None:
 
 
 def test_event_earlier_by_height_and_time_is_out_of_order(judge: Judge) -> None:
-    """A clock that goes back with the upgrade, too: the times no longer say that the second half came later."""
+    """A clock set back with the upgrade, too: times no longer order the second half after the first."""
     judge.ingest(table(upgraded(False, back=60)), "events.csv", "bridge", MAPPING + TOGETHER + ORDERED)
     code, found = judge.audit("--check", "order")
     assert (code, found["verdict"]) == (1, "FAILED")

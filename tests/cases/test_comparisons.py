@@ -74,7 +74,7 @@ WAITING = {
     "a chain that is halted for ever": "1",
     "two chains that are halted, one for ever, and a lane that is cut": "3",
 }
-"""Messages of users that wait at a halted chain under icmp: a row of the table."""
+"""Messages of users pending at a halted chain under icmp: a row of the table."""
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ FIRST = 1_719_700_000_000
 
 @cache
 def packets() -> str:
-    """Packets of one channel over five days; after a day none is acknowledged any more."""
+    """Packets of one channel over five days; none is acknowledged after the first day."""
     lines = ["chain_id,channel_id,sequence,send_height,send_time,ack_height,ack_time"]
     for n in range(SENT):
         at, height = FIRST + n * APART, 17_300_000 + 3 * n
@@ -63,7 +63,7 @@ DECLARED = (
 
 DAY = {"overdue": STUCK - 5_486, "pending": 5_486}
 HOUR = {"unanswered": STUCK - 229, "open": 229}
-"""What is younger than an hour when the input ends may still be answered in time."""
+"""Messages younger than an hour at the end of the input may still be answered in time."""
 
 CASES = {
     **{

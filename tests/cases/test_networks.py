@@ -16,7 +16,7 @@ PASSED, FAILED = 0, 1
 
 @dataclass(frozen=True)
 class Played:
-    """A scenario, and its answer: the verdict, exit code and findings."""
+    """A scenario and its expected verdict, exit code and findings."""
 
     scenario: str
     sentence: str = "PASSED"

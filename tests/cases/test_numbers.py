@@ -10,8 +10,8 @@ DESTINATIONS = ("b", "c", "d", "e")
 
 
 def dispatches(known: bool = True) -> list[Row]:
-    """The messages of two chains that number what they send over four destinations: every one is dispatched and
-    processed, but for the dispatch of x 57 and the processing of y 55."""
+    """Messages of two chains that share indices among four destinations: every one is dispatched and processed,
+    except for the dispatch of x 57 and the processing of y 55."""
     rows: list[Row] = []
     for source in ("x", "y"):
         for n in range(40, 76):
@@ -108,7 +108,7 @@ def test_numbers(name: str, judge: Judge) -> None:
 
 
 def test_dispatches_alone_leave_arrivals_unknown(judge: Judge) -> None:
-    """Of an export of dispatches no message is overdue, though every chain is shown: as a source."""
+    """No message in an export of dispatches is overdue, although every chain is recorded as a source."""
     rows = [(*row[:2], row[2] * 400, *row[3:]) for row in dispatches() if row[0] == "lock"]
     rows = [
         (what, n, at, {**known, "destination": "y" if known["source"] == "x" else "x"}) for what, n, at, known in rows

@@ -56,7 +56,7 @@ detail = { text = "received" }
 
 def logs(*again: dict[str, Any], removed: bool = True) -> str:
     """Messages 315 to 317 are dispatched and processed, and a reorganisation removes the last two; the log of the
-    processing of 316 comes ``again``, with these members."""
+    processing of 316 is repeated with these members."""
     found = [log(name, n, at) for n, at in ((315, 30), (316, 32), (317, 34)) for name in ("Dispatch", "Process")]
     found += [{**log("Process", n, at), "removed": True} for n, at in ((316, 32), (317, 34)) if removed]
     return "".join(

@@ -10,7 +10,7 @@ CONSERVED = MAPPING + TOGETHER + NUMBERED + '[[promises]]\npromise = "conserved"
 
 
 def moved(*amounts: tuple[str, int, str, int]) -> list[Row]:
-    """Messages that are sent with an asset and amount, and received with another."""
+    """Messages sent with one asset and amount and received with another."""
     rows: list[Row] = []
     for n, (asset, amount, other, came) in enumerate(amounts, start=1):
         rows += [

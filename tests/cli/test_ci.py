@@ -30,7 +30,7 @@ check docs:
 
 @pytest.fixture
 def run(tmp_path: Path):
-    """Run .ci/run in a small repository whose Makefile does what the test asks for."""
+    """Run .ci/run in a small repository with a Makefile for the test."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("chromium", "npm", "apt-get"):

@@ -42,7 +42,7 @@ COMMANDS = [
 IDLE_WORKERS = re.compile(
     r"Traceback \(most recent call last\):\n(?:  .*\n)*?.*pyspark/daemon\.py(?:.*\n)*?BrokenPipeError: .*\n"
 )
-"""What workers of the tests' shared session say when Spark ends them for being idle; no command has made them."""
+"""Log lines of idle workers of the tests' shared Spark session; no command caused them."""
 
 Result = tuple[int, str, str]
 Run = Callable[..., Result]
@@ -273,7 +273,7 @@ def test_unexpected_error_is_one_line_with_a_hint(cli: Run, monkeypatch: pytest.
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> str:
-    """Return the lake of the two subnets: heights 1 to 3 are within a commit."""
+    """Return the lake of the two subnets: heights 1 to 3 lie within a commit."""
     place = str(tmp_path_factory.mktemp("cli") / "lake")
     settings = {"executor": "in_process", "partitions": "1", "commit_every": "4"}
     with LakeNetwork.from_scenario(
@@ -425,7 +425,7 @@ def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 
 def all_of(terminal: int) -> bytes:
-    """Return what is written to a terminal until nobody is left at its other end."""
+    """Return the output of a terminal until its other end is closed."""
     shown = b""
     with contextlib.suppress(OSError):  # Linux says EIO then
         while more := os.read(terminal, 65536):
@@ -464,7 +464,7 @@ def test_integers_beyond_the_python_digit_limit_are_printed() -> None:
 
 
 def test_command_imports_no_other_command_compiler_or_pandas(tmp_path: Path) -> None:
-    """They take longer to load than a small audit takes; in a process that is not its own Arrow keeps pandas."""
+    """They take longer to load than a small audit; in a process of others Arrow needs pandas."""
     text = (
         "import sys\n"
         "from causeway.cli import main\n"

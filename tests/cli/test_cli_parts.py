@@ -88,7 +88,7 @@ def test_values_for_people_and_for_programs() -> None:
 
 
 def bar(width: int, ticks: Sequence[int], end: int, busy: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return what a bar shows after commits of 30,000 messages, 10 seconds each, that end at these ticks."""
+    """Return the text of a bar after commits of 30,000 messages, 10 seconds each, that end at these ticks."""
     now = 0.0
     console = Console(width=width, force_terminal=True, file=io.StringIO(), record=True, get_time=lambda: now)
     monkeypatch.setattr(progress, "stderr_console", lambda: console)

@@ -15,7 +15,7 @@ from causeway.cli.output.rows import print_csv
 
 
 def printed(texts: list[str | None], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the cells of one column, as a reader of CSV has them."""
+    """Return the cells of one column as a CSV reader parses them."""
     capsys.readouterr()
     rows = pa.table({"name": pa.array(texts, pa.string()), "number": pa.array([-1] * len(texts), pa.int64())})
     print_csv([rows], rows.schema)

@@ -66,7 +66,7 @@ def test_envelopes_equal_the_upstream_files() -> None:
 
 
 def test_bridge_events_equal_the_source_file(recordings: Recordings) -> None:
-    """Only this recording is written out to the bytes of the file that it was taken from."""
+    """Only this recording is written out byte for byte like its source file."""
     digests = {row[0]: row[-1] for row in rows_under(recorded.FOLDER / "README.md", "Sources")}
     data = recordings.bridge_events.read_bytes()
     assert digests["bridge_messages.parquet"] == f"`{hashlib.sha256(data).hexdigest()}`"

@@ -20,7 +20,7 @@ from causeway.proving.prover import ProofResult
 
 
 class LeafProver:
-    """Takes proofs by leaf, where the one that there is takes them by queue and index."""
+    """A prover by leaf, as opposed to the existing one by queue and index."""
 
     about = "Prove a leaf of a forest."
     options = (
@@ -32,7 +32,7 @@ class LeafProver:
     files = (FileOption("trust_out", "Another text."), FileOption("forest_out", "Write the forest here."))
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
-        """Return a proof that is none."""
+        """Return an invalid proof."""
         return ProofResult({"leaf": given["leaf"]}, [f"leaf {given['leaf']}"])
 
 
@@ -41,7 +41,7 @@ PROVER = LeafProver()
 
 @pytest.fixture
 def forest() -> Iterator[None]:
-    """Let there be one more protocol whose lakes proofs can be taken out of."""
+    """Register one more protocol with provable lakes."""
     with register_protocol(replace(find_protocol("ibc"), name="forest", prover=f"{__name__}:PROVER", relay=None)):
         yield
 

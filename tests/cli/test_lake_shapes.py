@@ -27,7 +27,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def put(lake: Path, file: str, change: Callable[[dict[str, Any]], None]) -> bytes:
-    """Change what is in a file, seal it, and return what it had before."""
+    """Change the content of a file, seal it, and return the former content."""
     before = (lake / file).read_bytes()
     content = decoded(before)
     del content["digest"]
@@ -37,7 +37,7 @@ def put(lake: Path, file: str, change: Callable[[dict[str, Any]], None]) -> byte
 
 
 def said(lake: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run a command, and require that it says in a few lines that the lake is damaged, if it sees it."""
+    """Run a command, and require that it reports the corruption in a few lines if it detects it."""
     capsys.readouterr()
     code = execute([command, str(lake)], build_app, "causeway")
     found = capsys.readouterr()
@@ -62,14 +62,14 @@ def test_manifest_of_another_shape_is_corrupted(lake: Path, name: str, capsys: p
 
 
 def places(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where something stands in a document: keys and numbers, of lists those of the first two."""
+    """Yield paths in a document: keys and indices, of lists the first two."""
     for key in node if isinstance(node, dict) else range(min(2, len(node))) if isinstance(node, list) else ():
         yield (*above, key)
         yield from places(node[key], (*above, key))
 
 
 def changed(content: dict[str, Any], place: tuple[Any, ...], other: Any) -> None:
-    """Put something else at a place, or, with ``places``, leave out what stands there."""
+    """Replace the value at a path, or remove the values at ``places``."""
     node: Any = content
     for step in place[:-1]:
         node = node[step]

@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def faulty(folder: Path) -> str:
-    """Make a ledger with a forged and a lost message, a hole, records in quarantine and a window that ends early."""
+    """Make a ledger with a forged and a lost message, a gap, quarantined records and a window that ends early."""
     rows = [row for index in range(1, 9) for row in both_ends("a", "x", "y", index)]
     rows += both_ends("a", "x", "y", 12, amount=7) + both_ends("b", "y", "x", 1)[:1]
     rows += [{**rows[0], "index": 2, "event": "dropped", "chain": "y", "lane": "c", "detail": "QueueFull"}]
@@ -41,7 +41,7 @@ def faulty(folder: Path) -> str:
 
 
 def example(folder: Path) -> str:
-    """Run an example with time-outs, rejects and a dishonest relayer."""
+    """Run an example with timeouts, rejects and a dishonest relayer."""
     lake = str(folder / "lake")
     settings = {"network.executor": "in_process"}
     with LakeNetwork.from_scenario(EXAMPLES / "tokens.toml", lake=lake, overrides=settings) as network:
@@ -65,7 +65,7 @@ def pages_of(place: str, *paths: str) -> list[str]:
 
 
 def text_of(page: str, pattern: str) -> list[str]:
-    """Return the texts of the elements that a pattern finds."""
+    """Return the texts of the elements that match a pattern."""
     return [html.unescape(re.sub("<[^>]+>", "", found)) for found in re.findall(pattern, page, re.S)]
 
 
@@ -77,7 +77,7 @@ def figures_of(page: str) -> dict[str, tuple[str, ...]]:
 
 
 def states_of(page: str) -> list[str]:
-    """Return what the first screen of a page says of each check, and its cards."""
+    """Return the state of each check on the first screen of a page, and its cards."""
     strip = text_of(page, r'<nav class="strip".*?</nav>')
     cards = text_of(page, r'<article class="card.*?</article>')
     return [*strip, *cards, *text_of(page, r'<ul class="notices">.*?</ul>')]

@@ -160,7 +160,7 @@ kind = "reorg"
 tick = 11
 depth = 4
 """
-"""What users send to the halted domain is refused in a block that the fork takes back, and taken in later."""
+"""User messages to the halted domain are refused in a block that a fork reverts, and ingested later."""
 
 
 def test_user_message_returned_by_a_fork_is_not_refused(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ until = 5
 
 
 def test_subnet_halted_at_creation_has_one_root_per_height(tmp_path: Path) -> None:
-    """Its canisters come to it in the round in which it comes into the registry, and which it does not run."""
+    """Its canisters migrate to it in the round of its registration, which it does not run."""
     place = lake_of(tmp_path, HALTED_AT_BIRTH + PROGRAMS + SCRIPT.replace("tick = 0", "tick = 6"))
     with summarize_run(Lake.at(place)) as (_, found):
         assert (found.verdict.value, found.counts["answered"]) == ("PASSED", 3)

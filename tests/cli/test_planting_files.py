@@ -31,7 +31,7 @@ Edit = Callable[[pa.Table, int], pa.Table]
 
 
 def rewrite(lake: str, row: Row, edit: Edit) -> bool:
-    """Alter the file with the log row that a row of the ledger comes from; whether it could be altered."""
+    """Alter the log row of a ledger row in its file; return whether it could be altered."""
     opened = Lake.at(lake)
     chain = [each["name"] for each in json.loads((Path(lake) / "lake.json").read_text())["chains"]].index(row["chain"])
     for path, seal in opened.log_files(row["source_file"], range(opened.last_height() + 1)).items():
@@ -49,7 +49,7 @@ def rewrite(lake: str, row: Row, edit: Edit) -> bool:
 
 
 def moved(rows: pa.Table, place: int, heights: range, *, kept: bool) -> pa.Table:
-    """A row at the nearest of some heights as well, or instead; the table itself if it has none of these heights."""
+    """A row at the nearest of some heights as a copy or instead; the table itself if it has none of these heights."""
     row = rows.slice(place, 1).to_pylist()[0]
     ticks = dict(zip(rows["height"].to_pylist(), rows["tick"].to_pylist(), strict=True))
     known = sorted((height for height in ticks if height in heights), key=lambda height: abs(height - row["height"]))
@@ -63,7 +63,7 @@ def moved(rows: pa.Table, place: int, heights: range, *, kept: bool) -> pa.Table
 
 
 def twice(net: Traffic, message: Message) -> tuple[Row, Edit] | None:
-    """It is received once more, later."""
+    """It is received again, later."""
     row = message.first("received")
     return row, lambda rows, place: moved(rows, place, range(row["height"] + 1, 2**32), kept=True)
 
@@ -92,7 +92,7 @@ REASONS = {"twice": {"received_again"}, "early": {"received_before_sent"}, "unse
 
 
 def plant_in_files(lake: str, honest: Case, kind: Any, random: Random) -> Message | None:
-    """Alter the files of a lake at a place by chance; the message of which something is violated now."""
+    """Alter the files of a lake at a random position; return the message with the violation."""
     net = Traffic(honest)
     for message in net.messages(random, "sent", "received"):
         planned = kind(net, message) if message.index is not None and message.first("received") else None
@@ -102,7 +102,7 @@ def plant_in_files(lake: str, honest: Case, kind: Any, random: Random) -> Messag
 
 
 SEEDS = {"ic": 2, "ibc": 5, "xdm": 11, "icmp": 5}
-"""Lakes that were committed at once, so that a file has all heights."""
+"""Lakes committed at once, so that one file has all heights."""
 
 
 SLOW = [

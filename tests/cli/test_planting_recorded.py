@@ -20,17 +20,17 @@ from tests.recordings import Recordings
 from tests.support.properties.audit_ledgers import Case
 
 SAID: set[str] = {"sent_again", "received_again", "received_before_sent"}
-"""What can be planted wherever both ends were recorded."""
+"""Kinds of violations for traffic with both ends recorded."""
 
 CONTENT: set[str] = {"altered", "forged_too", "reused", "received_unsent"}
-"""What can be planted where the content was recorded, and numbers have no holes."""
+"""Kinds of violations for traffic with recorded contents and contiguous indices."""
 
 BRIDGE = SAID | CONTENT | {"early", "timed_out_too", "sent_overtakes"}
 PACKETS: set[str] = {"sent_again", "acknowledged_again", "sent_overtakes"}
 
 
 def ingested(kind: str, source: Path, folder: Path, most: int | None = None) -> Case:
-    """The ledger of a file; with ``most`` without lanes that have more rows."""
+    """The ledger of a file; with ``most`` without lanes with more rows."""
     lake = str(folder / "ledger")
     assert execute(["ingest", kind, str(source), "--lake", lake], build_app, "causeway") == OK
     ledger = open_ledger(lake)

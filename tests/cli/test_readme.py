@@ -19,18 +19,18 @@ MEASURED = re.compile(r"[\d,.]+ s\b|[\d,]+ (?=messages per second|per second)|(?
 
 
 def masked(text: str) -> list[str]:
-    """Return lines without what differs from run to run."""
+    """Return lines without the parts that differ from run to run."""
     return [MEASURED.sub("#", line.rstrip()) for line in text.splitlines()]
 
 
 def block(first: str) -> str:
-    """Return the block of README that begins so."""
+    """Return the block of README with this beginning."""
     (found,) = [each for each in BLOCKS if each.startswith(first)]
     return str(found)
 
 
 def commands(text: str) -> list[tuple[list[str], str]]:
-    """Return the commands of a block with what each prints."""
+    """Return the commands of a block with the output of each."""
     parts = [part.partition("\n") for part in re.split(r"^\$ causeway ", text, flags=re.M) if part]
     return [(shlex.split(line), printed.rstrip("\n")) for line, _, printed in parts]
 
@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 
 def test_demo_ends_as_the_page_shows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in this process: with every executor all lines are the same."""
+    """It runs in this process: all lines are the same for every executor."""
     monkeypatch.setattr(demo, "changed_options", lambda *given: {"network.executor": "in_process"})
     code, printed, errors = run("demo")
     assert code == 0, errors

@@ -33,7 +33,7 @@ def test_expected_failure():
 
 
 def run(folder: Path, tests: int, skipped: int, *options: str) -> tuple[int, str]:
-    """Run generated tests in a process of their own; return its exit code and what it prints."""
+    """Run generated tests in a separate process; return its exit code and output."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_generated.py").write_text(TESTS.format(tests=tests, skipped=skipped))
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT}\n")

@@ -27,7 +27,7 @@ SECOND = 10**9
 
 @dataclass
 class Chains:
-    """Zones with a type `coin`: data "amount" moves coins from one zone to the other, "raise" fails half-way."""
+    """Zones with a type `coin`: data "amount" moves coins from one zone to the other, "raise" fails midway."""
 
     names: tuple[str, ...] = ("A", "B")
     options: ibc.Options = field(default_factory=ibc.Options)
@@ -80,7 +80,7 @@ class Chains:
         return self.zones[name]
 
     def commit(self, name: str, seconds: int = 1) -> ibc.Header:
-        """Commit what was done and begin the next block."""
+        """Commit the changes and begin the next block."""
         zone = self.zones[name]
         if zone.height == 0:
             ibc.begin_block(zone, 1, SECOND)
@@ -97,13 +97,13 @@ class Chains:
         return ibc.IBCsend(zone, to, "coin", data, "bank", **limits)
 
     def show(self, of: str, to: str) -> int:
-        """Commit `of` and tell `to` its header."""
+        """Commit `of` and submit its header to `to`."""
         header = self.commit(of)
         assert ibc.updateHeader(self.zones[to], of, header) == "Success"
         return header.height
 
     def proof(self, of: str, to: str, purpose: str, place: int | str, height: int | None = None) -> ibc.Proof:
-        """The true proof on `of` for `to`."""
+        """The valid proof on `of` for `to`."""
         zone = self.zones[of]
         height = zone.height - 1 if height is None else height
         k = ibc.key(to, purpose, place)

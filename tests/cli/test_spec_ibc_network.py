@@ -21,7 +21,7 @@ from tests.tiers import sized
 
 @dataclass
 class Program:
-    """Ingress "call" makes calls, "flush" answers what is held. Requests are echoed, held, refused, forwarded."""
+    """Ingress "call" makes calls, "flush" answers pending ones. Requests are echoed, deferred, refused, forwarded."""
 
     held: list[ibc.RequestKey] = field(default_factory=list)
     forwarded: dict[int, ibc.RequestKey] = field(default_factory=dict)

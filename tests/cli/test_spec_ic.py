@@ -46,7 +46,7 @@ from tests.tiers import sized
 
 @dataclass(frozen=True)
 class Program:
-    """State of the scripted program: requests in hand, callback -> request that waits for it, answers seen."""
+    """State of the scripted program: pending requests, callback -> request that waits for it, received responses."""
 
     held: tuple[ic.RequestKey, ...] = ()
     forwarded: tuple[tuple[int, ic.RequestKey], ...] = ()
@@ -60,7 +60,7 @@ def calls(*described: tuple[Any, ...]) -> bytes:
 
 
 def scripted(canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
-    """Ingress "call" makes calls, "flush" answers what is held. Requests are echoed, held, refused, forwarded."""
+    """Ingress "call" makes calls, "flush" answers pending ones. Requests are echoed, deferred, refused, forwarded."""
     if isinstance(message, ic.Response):
         seen = (message.callback, None if message.reject is None else message.reject[0])
         waiting = dict(program.forwarded)
@@ -119,7 +119,7 @@ class Network:
         return max(state.height for state in self.states.values())
 
     def round(self, ingress: dict[int, list[ic.Ingress]] | None = None, **faults: Any) -> list[ic.Event]:
-        """One round; the guarantees that compare heights are checked on the way."""
+        """One round; the guarantees that compare heights are checked as well."""
         before = self.states
         self.time_ns += 10**9
         self.states, events = ic.network_round(
@@ -170,7 +170,7 @@ class Network:
         ]
 
     def value(self) -> Value:
-        """What the log says of cycles."""
+        """Cycles according to the log."""
         value = Value(self.installed)
         value.add(self.events)
         return value
@@ -355,7 +355,7 @@ def test_hazard_27_forged_and_repeated_responses_are_not_enqueued(options: ic.Op
 
 
 def test_forged_response_before_the_request_is_routed() -> None:
-    """Whatever is made locally for a call that a forger has answered is not wanted either."""
+    """Responses made locally for a call that a forger has answered are not enqueued either."""
     options = replace(DEPLOYED, limits="deployed", timeouts="on", limit=ic.Limit(stream_messages=1))
     net = Network({1: 1, 2: 2}, replace(options, request_lifetime_seconds=3))
     net.call(1, (2, "echo", 5), (2, "echo", 8), withheld=lambda source, destination: source == 1)
@@ -425,7 +425,7 @@ def test_available_response_precedes_calls() -> None:
 
 @dataclass
 class Inputs:
-    """Canister 9 on subnet 1 and what waits for it: two messages of each sender, of which 3 and 5 live elsewhere."""
+    """Canister 9 on subnet 1 and its pending inputs: two messages of each sender, of which 3 and 5 are remote."""
 
     seen: list[Any] = field(default_factory=list)
     registry: ic.Registry = field(
@@ -1308,7 +1308,7 @@ def test_random_networks_satisfy_the_guarantees(
 
 
 def drain(net: Network) -> None:
-    """Rounds without faults until nothing moves; what is held is answered."""
+    """Rounds without faults until the network is idle; pending requests are answered."""
     for _ in range(60):
         payloads: dict[int, list[ic.Ingress]] = {}
         for canister in CANISTERS:

@@ -105,7 +105,7 @@ def test_hazard_8_invalid_reject_signals(fields: dict[int, Any], text: str) -> N
 
 
 def sha(separator: str, *parts: bytes) -> bytes:
-    """2.9 once more, in one line."""
+    """The digest of 2.9 in one line, restated."""
     return hashlib.sha256(bytes([len(separator)]) + separator.encode() + b"".join(parts)).digest()
 
 
@@ -322,7 +322,7 @@ def test_height_is_trusted_only_with_its_witness() -> None:
 
 
 def test_old_slice_is_judged_by_its_content() -> None:
-    """What was certified before is still certified: 3.9 says by its indices whether it still serves."""
+    """Earlier certifications stay valid: 3.9 decides by the indices of a slice whether it is useful."""
     old, options = encode_certified_stream_slice(a_source(), OWN, msg_begin=6), ic.Options()
     state, registry = taker(6)
     assert ic.check_slice(state, registry, REMOTE, old, options).source == REMOTE
@@ -333,7 +333,7 @@ def test_old_slice_is_judged_by_its_content() -> None:
 
 
 def test_hazard_10_and_3_on_trees() -> None:
-    """Padding, holes and swapped labels, each with a witness that fits (a subnet that lies may sign anything)."""
+    """Padding, gaps and swapped labels, each with a matching witness (a faulty subnet may sign anything)."""
     whole: Any = a_source().tree
     subnet, stream = next(iter(whole[b"streams"].items()))
     messages = stream[b"messages"]

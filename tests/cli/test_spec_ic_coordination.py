@@ -20,7 +20,7 @@ SECTIONS = {"queues": b"q" * 32}
 
 
 def certifies(canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
-    """Certifies what users send; what is too long to certify is an error, and so is `raise` after it was set."""
+    """Certifies the payloads of users; too long ones are an error, and so is `raise` after they were set."""
     assert isinstance(message, ic.Ingress)
     if message.method == "raise":
         raise ValueError("no")

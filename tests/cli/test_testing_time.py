@@ -19,7 +19,7 @@ from tests.network.test_testing import recheck
 
 
 class Mute(cw.Program):
-    """Answers some calls at once, fails at some, and keeps others for ever."""
+    """Answers some calls at once, fails some, and never answers others."""
 
     def on_request(self, request: cw.Request, context: cw.Context) -> bytes | None:
         if request.method == "fail":

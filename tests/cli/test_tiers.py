@@ -41,7 +41,7 @@ def test_unknown_tier_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 QUICK = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines()
 PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "causeway").glob("*/__init__.py"))
 INDIRECT = {"testing": r"cw\.Network\("}
-"""What stands in a test of a package that no test imports by its name."""
+"""Content of a test of a package that no test imports by name."""
 
 
 def test_quick_names_existing_tests_in_order() -> None:

@@ -188,7 +188,7 @@ def test_comparison_is_independent_of_the_execution(four, tmp_path, executor, re
 
 
 class Deaf(IcKernel):
-    """Leaves out the first message of a user that comes in a tick."""
+    """Leaves out the first user message of a tick."""
 
     def plan(self, state, chains, view, ingress, carried, tick):
         return super().plan(state, chains, view, ingress.slice(1), carried, tick)
@@ -258,7 +258,7 @@ from = 2
 
 
 def test_user_messages_to_a_halted_chain_are_counted(tmp_path):
-    """Under every protocol they are refused: no block will take them."""
+    """Every protocol refuses them: no block will include them."""
     path = written(tmp_path, SCENARIO + HALTED)
     found = compared(path, tmp_path, protocol_names(), **{"network.ticks": "30"}).as_json()
     ingress = {name: one["ingress"] for name, one in found["columns"].items()}

@@ -236,7 +236,7 @@ def test_element_values_are_replaced_in_place() -> None:
 
 
 class Streams:
-    """Queues with a head, of which only the segments are held: per queue the indices that each segment has."""
+    """Queues with a head, of which only the segments are stored: per queue the indices of each segment."""
 
     def __init__(self, base: int) -> None:
         self.base = base

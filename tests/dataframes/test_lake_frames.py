@@ -57,7 +57,7 @@ def test_tasks_yield_the_rows_of_the_ingested_ledger(tmp_path: Path, spark: Spar
 def test_messages_pending_after_the_requested_heights_were_sent(
     until: int, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """A lake that goes on says of its first heights what one says that ends with them."""
+    """The first heights of a longer lake equal those of a lake that ends with them."""
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
     whole = Lake.at(ic_lake.make_lake(tmp_path / "whole", options=STREAM_OF_ONE, certification="off"))

@@ -38,7 +38,7 @@ TEXT = re.compile(
 """Comments and strings of Python."""
 
 STANDARDS = r"RFC|FIPS|SEC|NIST|EIP|BIP|ICS-?\d+|CC\ BY|Keccak\ reference"
-"""Other documents: what follows one is a citation of it."""
+"""Other documents: a number after one is a citation of it."""
 
 SOFTWARE = r"Go\ before|Go|Java|Python|Spark|NumPy|numba|Tendermint|gogoproto|prost|ibc-go|ibc-rs|version|versions"
 """Names that a version number follows."""
@@ -61,7 +61,7 @@ TOKEN = re.compile(
 )
 
 SECTIONS = ("1", "2", "3", "4", "5", "6", "7")
-"""Sections of a reference that are cited whole."""
+"""Sections of a reference that may be cited as a whole."""
 
 CITING_STRING = re.compile(r"(?:[1-8]\.[1-9]\d?|[DX]-\d+)(?:,? (?:\d+|[DXGL]-?\d+|[1-8]\.[1-9]\d?))*")
 """Strings that are citations, such as the sections of checks and guarantees."""

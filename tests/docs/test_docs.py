@@ -153,7 +153,7 @@ PROOF_PAGES = [
 
 @pytest.mark.parametrize("page", sorted(PROOF_PAGES), ids=lambda page: page.stem)
 def test_commitment_examples_match_the_code(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The blocks of a page are one program; what it prints stands behind each ``print``."""
+    """The blocks of a page are one program; its output is shown after each ``print``."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
     program = "\n".join(blocks)
     exec(compile(program, page.name, "exec"), {"__name__": "example"})

@@ -18,7 +18,7 @@ HOW = {"run": ["--set", "network.executor=in_process"], "state": ["--master", "l
 
 
 def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
-    """Return the commands of the first block under a heading of a page, each with the lines that it prints."""
+    """Return the commands of the first block under a heading of a page, each with its output lines."""
     text = (ROOT / f"docs/explanation/protocols/{page}.md").read_text()
     (block,) = re.findall(rf"^## {heading}\n.*?^```\n(.*?)^```", text, re.M | re.S)
     commands = [part.splitlines() for part in re.split(r"^\$ ", block, flags=re.M) if part]
@@ -43,7 +43,7 @@ def test_page_shows_the_printed_output(
     heading: str,
     expected: list[str],
 ) -> None:
-    """Roots and counts follow from the rules of every block before: where they change, the page does, too."""
+    """Roots and counts follow from the rules of every block before: if they change, the page changes, too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     commands = shown(page, heading)

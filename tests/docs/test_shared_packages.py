@@ -15,7 +15,7 @@ from causeway.protocols.registry import protocol_names
 PACKAGE = Path(causeway.__file__).parent
 
 SPLIT = ("protocols", "proving", "service")
-"""Packages with a subpackage a protocol, which may name it."""
+"""Packages with a subpackage per protocol, which may name it."""
 
 OWN = {"hrmp", "relay_chain"}
 """Further subpackages of one protocol."""
@@ -23,13 +23,13 @@ OWN = {"hrmp", "relay_chain"}
 ELSEWHERE = {
     "gossip": "the gossip of one protocol",
 }
-"""Packages that are not examined, and why."""
+"""Packages that are not examined, with the reason."""
 
 WORDS = {"zone", "zones", "canister", "canisters", "subnet", "subnets", "cycles", "xnet"}
-"""What one protocol alone calls a chain, a program, an amount, a way of messages."""
+"""Words of one protocol for a chain, a program, an amount or a delivery mode."""
 
 REGISTRY = "protocols/registry.py"
-"""The one place that names them all."""
+"""The only module that names them all."""
 
 ALLOWED = {
     "cli/commands/demo.py": "the summary of the demo, whose scenario is of one protocol",
@@ -41,7 +41,7 @@ ALLOWED = {
     "programs/bundled/tokens.py": "the names of the libraries whose bytes are written",
     "programs/bundled/transfer.py": "the same",
 }
-"""Files that may use such words, and why; an import of a wing or a quoted name is not allowed in them either."""
+"""Files that may use such words, with the reason; imports of a protocol package or quoted names are not allowed."""
 
 
 def is_of_one_protocol(path: Path) -> bool:
@@ -66,7 +66,7 @@ def imported(node: ast.AST) -> list[str]:
 
 
 def names_and_texts(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node gives or uses, and its text when it is one."""
+    """Yield the names that a node defines or uses, and the text of a constant."""
     for field in ("id", "attr", "arg", "name", "asname"):
         value = getattr(node, field, None)
         if isinstance(value, str):
@@ -76,19 +76,19 @@ def names_and_texts(node: ast.AST) -> Iterator[str]:
 
 
 def words(text: str) -> set[str]:
-    """Return the words of a name or a text, in small letters: ``CyclesLeft``, ``cycles_left`` and ``cycles left``."""
+    """Return the words of a name or a text in lower case: ``CyclesLeft``, ``cycles_left`` and ``cycles left``."""
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text)}
 
 
 def docstrings(tree: ast.AST) -> set[ast.AST]:
-    """Return all texts that stand as statements: they explain, and may give one protocol as an example."""
+    """Return all texts that are statements: they explain, and may give one protocol as an example."""
     return {
         node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
 
 def found_in(source: str) -> list[str]:
-    """Return all that names a protocol in a module: imports of its wings, its quoted name, its words."""
+    """Return all names of protocols in a module: imports of their packages, their quoted names, their words."""
     tree = ast.parse(source)
     explained = docstrings(tree)
     wing = re.compile(rf"causeway\.({'|'.join(SPLIT)})\.({'|'.join(protocol_names())})(\.|:|$)")

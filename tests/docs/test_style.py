@@ -25,7 +25,7 @@ WORDS = {
     r"in hand": "pending",
     r"what (?:is|are|was|were) (?:said|told|kept|gone)": "the noun",
 }
-"""Words of no meaning to an engineer of the field, as patterns, and what to write."""
+"""Words without meaning to an engineer of the field, as patterns, with their replacements."""
 
 MAX_FILES, MAX_LINES = 25, 700
 

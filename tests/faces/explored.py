@@ -21,7 +21,7 @@ from tests.support.properties.audit_ledgers import content, table
 
 WAIT = 60.0
 FIRST = 300.0
-"""Seconds that something is waited for at most, and the first look, for which loops may have to be compiled."""
+"""Maximum waiting time in seconds, and for the first scan, which may compile loops."""
 
 HOSTILE = (
     *(
@@ -32,11 +32,11 @@ HOSTILE = (
     ),
     "x" * 9_000,
 )
-"""Names as strangers choose them."""
+"""Names chosen by untrusted parties."""
 
 
 def network_lake(folder: Path) -> str:
-    """Make the lake of a small healthy network: programs of three chains called each other."""
+    """Make the lake of a small healthy network: programs of three chains that call each other."""
     net = cw.Network(
         ["north", "east", "west"],
         [cw.Deploy("echo", chain="north"), cw.Deploy("echo", name="far", chain="west")],
@@ -80,7 +80,7 @@ def hostile_ledger(folder: Path) -> str:
 
 
 def looked_at(place: str, seconds: float = 0.2) -> LiveLedger:
-    """Return what has seen a lake or ledger once, and goes on."""
+    """Return a live view that has read a lake or ledger once and continues."""
     live = LiveLedger(place, seconds=seconds)
     live.start()
     until = monotonic() + FIRST
@@ -93,7 +93,7 @@ def looked_at(place: str, seconds: float = 0.2) -> LiveLedger:
 
 @contextmanager
 def explored(place: str, seconds: float = 0.2) -> Iterator[str]:
-    """Give the address at which a lake or ledger is explored."""
+    """Yield the address of the explorer of a lake or ledger."""
     live = looked_at(place, seconds)
     listening = bind_loopback(0)
     server = create_server(live)

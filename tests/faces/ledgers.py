@@ -25,7 +25,7 @@ def stored(
     promises: Iterable[Row] = (),
     quarantine: Iterable[Row] = (),
 ) -> str:
-    """Write a ledger into a folder; its rows say what differs from null."""
+    """Write a ledger into a folder; its rows give the columns that differ from null."""
     place = str(folder / "ledger")
     writer = LedgerWriter(create_ledger(place, 2))
     stated = [{"stated_by": "test", "source_row": number, **row} for number, row in enumerate(rows)]
@@ -42,7 +42,7 @@ def stored(
 def both_ends(
     lane: str, source: str, destination: str, index: int, asset: str = "gold", amount: int = 100, after: int = 60
 ) -> list[Row]:
-    """A message of which 100 are sent, and this amount is received so many seconds after that."""
+    """A message of 100 units, of which this amount is received so many seconds later."""
     names = {"protocol": "bridge", "source": source, "destination": destination, "lane": lane, "index": index}
     message = {**names, "kind": "request", "sender": "alice", "receiver": "bob", "asset": asset}
     return [

@@ -61,7 +61,7 @@ source = "script"
 
 @contextmanager
 def looking(browser: Browser, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Page]:
-    """Give a page whose complaints, and requests to any other place, fail the test."""
+    """Yield a page on which errors and requests to any other host fail the test."""
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if scheme == "dark" else "light",

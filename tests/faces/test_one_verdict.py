@@ -71,25 +71,25 @@ def checks_of(checks: Any) -> dict[str, tuple[int, ...]]:
 
 
 def plain_checks(checks: Any) -> dict[str, tuple[int, ...]]:
-    """Return the same of checks as JSON has them."""
+    """Return the same from the JSON of checks."""
     counts = {check["check"]: tuple(check[kind] for kind in KINDS) for check in checks}
     return {name: found for name, found in counts.items() if any(found)}
 
 
 def of_totals(totals: dict[str, Any]) -> Said:
-    """Return what the totals of figures say."""
+    """Return the totals of figures."""
     names = ("messages", "between_chains", "sent", "received", "pending", "in_flight", "from_users", "forged", "rows")
     said = {f"of messages: {name}": totals[name] for name in (*names, "control", "refused_from_users")}
     return said | {f"of messages: {each}": totals[each] for each in OUTCOMES} | {"calls": totals["requests"]}
 
 
 def of_calls(outcomes: dict[str, int]) -> Said:
-    """Return what counts of calls by outcome say."""
+    """Return the counts of calls by outcome."""
     return {f"of calls: {each}": outcomes.get(each, 0) for each in OUTCOMES} | {"calls": sum(outcomes.values())}
 
 
 def run_says(place: str) -> Said:
-    """Return what a run says of its own lake."""
+    """Return the values that a run prints about its own lake."""
     with summarize_run(Lake.at(place)) as (_, found):
         plain, code = found.plain(), exit_code(found.verdict)
     checks = {name: tuple(one[kind] for kind in KINDS) for name, one in plain["checks"].items()}
@@ -107,7 +107,7 @@ def run_says(place: str) -> Said:
 
 
 def page_says(place: str) -> Said:
-    """Return what the first page of the explorer says."""
+    """Return the values on the first page of the explorer."""
     live = looked_at(place)
 
     async def asked() -> str:
@@ -128,13 +128,13 @@ def page_says(place: str) -> Said:
 
 
 def numbers(text: str) -> int:
-    """Return the number in a text of a page, written out in full."""
+    """Return the number in a text of a page with all digits."""
     title = re.search(r'title="([\d,]+)"', text)
     return int(re.sub(r"\D", "", title[1] if title else re.sub("<[^>]+>", "", text)))
 
 
 def watch_says(place: str) -> Said:
-    """Return what the metrics of an audit that follows say."""
+    """Return the metrics of a following audit."""
     with LedgerWatch(place) as watch:
         watched = watch.look()
     assert watched is not None
@@ -150,7 +150,7 @@ def watch_says(place: str) -> Said:
 
 
 def opened_says(place: str) -> Said:
-    """Return what ``cw.open`` says."""
+    """Return the values of ``cw.open``."""
     with cw.open(place) as opened:
         found, rows = opened.audit(), opened.calls.arrow()
         outcomes = Counter(rows["outcome"].to_pylist())
@@ -170,7 +170,7 @@ def opened_says(place: str) -> Said:
 
 
 def spark_says(place: str, spark: SparkSession) -> Said:
-    """Return what Spark counts and finds."""
+    """Return the counts and findings of Spark."""
     with open_or_derive_ledger(place) as ledger:
         found = audit_ledger(ledger, executor="spark", session=spark)
         figures = compute_figures(ledger, executor="spark", session=spark)
@@ -183,7 +183,7 @@ def spark_says(place: str, spark: SparkSession) -> Said:
 
 
 def commands_say(place: str, printed: Callable[..., tuple[int, str]]) -> Iterator[tuple[str, Said]]:
-    """Yield what each command says."""
+    """Yield the values of each command."""
     code, text = printed("audit", place, "--json")
     audit = json.loads(text)
     yield (
@@ -217,7 +217,7 @@ def commands_say(place: str, printed: Callable[..., tuple[int, str]]) -> Iterato
 
 
 def differences(said: dict[str, Said]) -> list[str]:
-    """Return what two faces say differently."""
+    """Return the differences between any two faces."""
     found = []
     for name in sorted({name for each in said.values() for name in each}):
         values = {face: each[name] for face, each in said.items() if name in each}
@@ -227,14 +227,14 @@ def differences(said: dict[str, Said]) -> list[str]:
 
 
 def all_say(place: str, printed: Callable[..., tuple[int, str]]) -> dict[str, Said]:
-    """Return what every face says of a lake or ledger."""
+    """Return the values of every face for a lake or ledger."""
     said = dict(commands_say(place, printed))
     said |= {"cw.open": opened_says(place), "explorer": page_says(place), "metrics": watch_says(place)}
     return said | ({"run": run_says(place)} if is_lake(place) else {})
 
 
 def example(name: str) -> Make:
-    """Return what runs an example."""
+    """Return a function that runs an example."""
 
     def make(folder: Path) -> str:
         settings = {"network.executor": "in_process"}
@@ -246,7 +246,7 @@ def example(name: str) -> Make:
 
 
 def scripted(more: str, ticks: int | None = None) -> Make:
-    """Return what runs a network in which messages are lost or wait."""
+    """Return a function that runs a network with lost and pending messages."""
 
     def make(folder: Path) -> str:
         (folder / "s.toml").write_text(CHAINS + PROGRAMS + more + SCRIPT)
@@ -266,7 +266,7 @@ def demo(folder: Path) -> str:
 
 
 def ledger_by_chance(folder: Path, seed: int) -> str:
-    """Write a ledger in which anything may be wrong, a few rows a commit."""
+    """Write a ledger with arbitrary faults, a few rows per commit."""
     random = Random(seed)
     case, ledger = by_chance(random), create_ledger(str(folder / "ledger"), BUCKETS)
     left = random.sample(range(len(case.rows)), len(case.rows))
@@ -327,7 +327,7 @@ def test_difference_between_faces_is_detected() -> None:
 
 
 def told(scenario: Path, lake: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
-    """Run a scenario as a command of its own; return the exit code, what it counts and what a person reads."""
+    """Run a scenario as a command; return the exit code, its counts and its readable output."""
     command = [sys.executable, "-m", "causeway", "run", str(scenario), "--lake", str(lake), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     finished = [*command[:7], "--executor", "in_process", "--resume", "--json"]

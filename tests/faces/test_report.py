@@ -63,7 +63,7 @@ CONTRAST = """() => {
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A ledger with a forged message, holes and records set aside; names of chains, lanes and assets mean harm."""
+    """A ledger with a forged message, gaps and quarantined records; names of chains, lanes and assets are hostile."""
     lane = f"{INJECTED}{LONG}"
     rows = [row for index in range(1, 9) for row in both_ends(lane, INJECTED, TURNED, index, TURNED)]
     rows += both_ends(lane, INJECTED, TURNED, 12, LONG, amount=7)
@@ -109,7 +109,7 @@ def pages(broken: str, healthy: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @contextmanager
 def shown(browser: Browser, file: Path, size: str = "wide") -> Iterator[tuple[Page, list[str]]]:
-    """A page in a browser, and what it asked for or complained about."""
+    """A page in a browser, with its requests and errors."""
     context = browser.new_context(viewport=SIZES[size])  # type: ignore[arg-type]
     page = context.new_page()
     heard: list[str] = []

@@ -85,7 +85,7 @@ SLICE = CertifiedStreamSlice(
 
 
 def leaf(encode: Callable[..., bytes], decode: Callable[..., Any], *versions: CertificationVersion) -> Any:
-    """Return a target: what is read has exactly the bytes it was read from."""
+    """Return a target: read values are encoded to exactly the bytes they were read from."""
 
     def target(data: bytes) -> None:
         for version in versions or (None,):
@@ -100,7 +100,7 @@ def leaf(encode: Callable[..., bytes], decode: Callable[..., Any], *versions: Ce
 
 
 def one_by_one(decode: Callable[..., Any], data: bytes, version: CertificationVersion) -> Any:
-    """Return what is decoded, or the error."""
+    """Return the decoded value, or the error."""
     try:
         return decode(data, version)
     except ProofError as error:
@@ -108,7 +108,7 @@ def one_by_one(decode: Callable[..., Any], data: bytes, version: CertificationVe
 
 
 def headers_by_columns(data: bytes) -> None:
-    """A header between others is what it is by itself: the same values, or the same error."""
+    """A header among others has its single result: the same values, or the same error."""
     for version in (OLDEST, NEWEST):
         plain = encode_stream_header(StreamHeader(1, 2, 3), version)
         found = decode_stream_headers(pa.array([plain, data, plain], pa.binary()), version)
@@ -125,7 +125,7 @@ def headers_by_columns(data: bytes) -> None:
 
 
 def messages_by_columns(data: bytes) -> None:
-    """A message between others is what it is by itself: the same bytes again, or the same error."""
+    """A message among others has its single result: the same bytes, or the same error."""
     for version in (OLDEST, CertificationVersion.V22, NEWEST):
         plain = encode_stream_message(StreamResponse(CANISTER, CANISTER, 1, 2, Data(b"data")), version)
         found = decode_stream_messages(pa.array([plain, data, plain], pa.binary()), version)
@@ -142,7 +142,7 @@ def messages_by_columns(data: bytes) -> None:
 
 
 def labeled_tree(data: bytes) -> None:
-    """A tree that is read is the one that is written, and goes through the witness or is refused."""
+    """A read tree is written identically, and passes the witness or is refused."""
     try:
         tree = decode_labeled_tree(data)
     except ProofError:
@@ -155,7 +155,7 @@ def labeled_tree(data: bytes) -> None:
 
 
 def witness(data: bytes) -> None:
-    """No other witness takes the tree to the root."""
+    """No other witness leads the tree to the root."""
     try:
         found = decode_witness(data)
         assert encode_witness(found) == data
@@ -165,7 +165,7 @@ def witness(data: bytes) -> None:
 
 
 def certified_slice(data: bytes) -> None:
-    """No other payload and witness go with the root."""
+    """No other payload and witness match the root."""
     for version in (OLDEST, NEWEST):
         try:
             found = decode_certified_stream_slice(data, version)

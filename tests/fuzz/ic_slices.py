@@ -27,7 +27,7 @@ PATHS = [HONEST.path, encode_path([], []), encode_path([(0, bytes(32)), (1, b"\1
 
 
 def _verified(row: SliceRow, header: StreamHeader) -> tuple[bytes, int]:
-    """Return the root of a slice and what is wrong with it; an honest one on either side is verified."""
+    """Return the root of a slice and its error; an honest one on either side is verified."""
     own = SLICE.payload.header
     rows, headers = [HONEST, row, HONEST], [own, header, own]
     begins, ends = (np.array([getattr(one, name) for one in headers], np.uint64) for name in ("begin", "end"))
@@ -56,7 +56,7 @@ def _leaves(row: SliceRow) -> Digests:
 
 
 def both_forms(data: bytes) -> None:
-    """A slice that is made into a row is the one that is made of that row, and has the same root."""
+    """A slice converted to a row equals the slice of that row, and has the same root."""
     try:
         found = decode_certified_stream_slice(data, NEWEST)
         row = from_certified_slice(found)

@@ -43,7 +43,7 @@ def proof_of(name: str) -> Callable[[bytes], None]:
 
 
 def steps(data: bytes) -> None:
-    """Check and calculate a proof under every spec, whatever its root."""
+    """Check and calculate a proof under every spec, for any root."""
     try:
         proof = read_existence(parse_canonical(ExistenceProof, data, "proof"))
     except ProofError:
@@ -90,7 +90,7 @@ def chained(data: bytes) -> None:
 
 
 def encoded(data: bytes) -> None:
-    """Verify off the encoding; where that leads to a root, the message leads there."""
+    """Verify the encoding; if it leads to a root, the message leads to the same one."""
     for name, tree in TREES.items():
         rules = spec_rules(PROOF_SPECS[name])
         root = encoded_root(rules, data, KEY, STORED[KEY])

@@ -39,7 +39,7 @@ def leaf_proof(data: bytes) -> None:
 
 
 def leaf_proofs_in_columns(data: bytes) -> None:
-    """A proof of one leaf beside right ones: each has the verdict that it has alone."""
+    """A proof of one leaf beside valid ones: each has its single verdict."""
     try:
         proof = LeafProof.decode(data)
         LeafProofs.of([proof])

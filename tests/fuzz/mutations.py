@@ -12,7 +12,7 @@ LONGEST_INSERT = 16
 
 
 def mutations(seeds: Sequence[bytes], count: int, random: Random) -> Iterator[bytes]:
-    """Yield ``count`` inputs: each is a seed after one to four changes, or bytes without any sense."""
+    """Yield ``count`` inputs: each is a seed after one to four changes, or random bytes."""
     for number in range(count):
         if number % 20 == 0:
             yield random.randbytes(random.randrange(64))
@@ -24,7 +24,7 @@ def mutations(seeds: Sequence[bytes], count: int, random: Random) -> Iterator[by
 
 
 def _change(data: bytearray, seeds: Sequence[bytes], random: Random) -> None:
-    """Change ``data`` in one place: a bit, a byte, a run of bytes, its end, or a part taken from a seed."""
+    """Change ``data`` at one position: a bit, a byte, a range of bytes, its end, or a part of a seed."""
     place = random.randrange(len(data) + 1)
     until = min(len(data), place + random.randrange(1, LONGEST_INSERT))
     kind = random.randrange(8)

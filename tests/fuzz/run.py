@@ -31,18 +31,18 @@ a thousand inputs here, and not at all without it.
 """
 
 INPUT_SECONDS = 10
-"""How long one input may take: the slowest honest one takes a hundredth of that, instrumented."""
+"""Time limit of one input: the slowest honest one takes a hundredth of that, instrumented."""
 
 LONGEST_INPUT = 4096
 """Longest input tried, in bytes: all seeds are shorter."""
 
 
 SHOWN = 4000
-"""Characters at most of what one of several targets showed."""
+"""Maximum number of printed characters of one of several targets."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz targets, each in a process of its own; return the end of such a process, not 0 if there is one."""
+    """Fuzz each target in its own process; return the exit code of such a process, not 0 if there is one."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__)
     parser.add_argument("name", nargs="*", help="the target")
     parser.add_argument("--all", action="store_true", help="fuzz all targets")
@@ -115,7 +115,7 @@ def _fuzz_all(targets: Mapping[str, Target], folder: Path, chosen: argparse.Name
 
 
 def _begun(name: str, target: Target, folder: Path, chosen: argparse.Namespace, alone: bool) -> _Running:
-    """Start to fuzz a target. What it shows is seen at once where it is ``alone``, else it is in the file ``shown``."""
+    """Start to fuzz a target. Its output is printed at once if it is ``alone``, else it goes to the file ``shown``."""
     test, seeds = target
     inputs = folder / "inputs"
     for made in (inputs, _found(folder)):

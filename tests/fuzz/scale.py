@@ -18,7 +18,7 @@ from tests.oracles.xdm.channels import Channel
 
 
 def columns(kind: ScaleColumns, decode: Callable[[bytes], Any], beside: bytes, data: bytes) -> None:
-    """Read ``data`` between two rows that are good, and compare."""
+    """Read ``data`` between two valid rows, and compare."""
     decoded = kind.decode(pa.array([beside, data, beside], pa.binary()))
     error = decoded.verdicts.error(1)
     expected: ProofError | None = None
@@ -51,4 +51,4 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     ),
     "scale_leaves": (partial(columns, LEAVES, MmrLeaf.decode, LEAF), [LEAF]),
 }
-"""By name: a function that lets pass only what is a mistake, and the seeds to start from."""
+"""By name: a function that passes only genuine errors, and the seeds to start from."""

@@ -68,7 +68,7 @@ QUEUE_ROOT = egress_root(QUEUE)
 
 
 def confirmed() -> tuple[bytes, CrossDomainMessage]:
-    """Return a root of a mountain range, and the envelope with the proof that its state's block is under it."""
+    """Return a root of a mountain range, and the envelope with the proof of its state's block under it."""
     leaves = [MmrLeaf(block, bytes(32), OUTBOX_STATE.root, bytes(32)).encode() for block in range(5)]
     mountains = MountainRange()
     for leaf in leaves:
@@ -82,12 +82,12 @@ MMR_ROOT, CARRIER = confirmed()
 
 
 def joined(parts: list[bytes]) -> bytes:
-    """Return nodes as one string: each behind its length in two bytes."""
+    """Return nodes as one string, each after its length in two bytes."""
     return b"".join([len(part).to_bytes(2, "little") + part for part in parts])
 
 
 def parted(data: bytes) -> list[bytes]:
-    """Return the nodes of such a string; the last one may be shorter than it says."""
+    """Return the nodes of such a string; the last one may be truncated."""
     parts, offset = [], 0
     while offset + 2 <= len(data):
         length = int.from_bytes(data[offset : offset + 2], "little")
@@ -125,7 +125,7 @@ def proofs(data: bytes) -> None:
 
 
 def own_roots(data: bytes) -> None:
-    """Walk from a root that the input chose itself: what hangs below it is then anything."""
+    """Walk from a root chosen by the input: anything may hang below it."""
     given = parted(data)
     if not given:
         return
@@ -134,7 +134,7 @@ def own_roots(data: bytes) -> None:
 
 
 def proofs_in_columns(data: bytes) -> None:
-    """Several proofs at once, one of them under a root that the input chose: the verdicts are those of each alone."""
+    """Several proofs at once, one of them under a root chosen by the input: verdicts equal those of each alone."""
     given = parted(data)
     claims = tuple((key, STATE.get(key)) for key in (*KEYS, b"absent", b"", bytes(100)))
     halves = given[: len(given) // 2], given[len(given) // 2 :]
@@ -235,4 +235,4 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "xdm_channels": (channels, [Channel(0).encode(), Channel(1, relay_fee=2, maybe_owner=bytes(32)).encode()]),
     "xdm_leaves": (leaves, [MmrLeaf(1, bytes(32), bytes(32), bytes(32)).encode()]),
 }
-"""By name: a function that lets pass only what is a mistake, and the seeds to start from."""
+"""By name: a function that passes only genuine errors, and the seeds to start from."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 Target = tuple[Callable[[bytes], None], list[bytes]]
-"""A function that lets pass only exceptions that are a mistake, and the seeds to start from."""
+"""A function that passes only exceptions that are genuine errors, and the seeds to start from."""
 
 OWN = {"run", "targets", "mutations"}
-"""Modules of this folder that fuzz, rather than being fuzzed."""
+"""Modules of this folder that fuzz, as opposed to fuzzed ones."""
 
 
 def all_targets() -> dict[str, Target]:

@@ -38,8 +38,8 @@ def test_mutated_seeds_raise_only_proof_errors(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def fuzzed(request: pytest.FixtureRequest) -> dict[str, tuple[int, str]]:
-    """Return how each of the targets that are asked for ended, and what it showed: the modules are instrumented once
-    for all of them, which takes as long as one target has."""
+    """Return the exit and the output of each requested target: the modules are instrumented once for all of them,
+    which takes as long as one target runs."""
     items = (item for item in request.session.items if isinstance(item, pytest.Function))
     names = [str(item.callspec.params["name"]) for item in items if "fuzzed" in item.fixturenames]
     ended = _run(Path(__file__).parents[2], *names, f"--at-once={min(os.cpu_count() or 1, 4)}")
@@ -65,7 +65,7 @@ def test_mutations_replace_single_bytes_deterministically() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 def test_driver_prints_the_failing_input(tmp_path: Path) -> None:
-    """One that is put into a copy of the tests, behind a byte that only coverage or luck finds."""
+    """One planted in a copy of the tests, behind a byte that only coverage or luck finds."""
     folder = tmp_path / "tests" / "fuzz"
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").touch()

@@ -31,7 +31,7 @@ def token_packet(data: bytes) -> None:
 
 
 def token_received(data: bytes) -> None:
-    """What a peer sends takes no more out of our books than is in escrow for it."""
+    """No input of a peer takes more out of our books than its escrow."""
     book = TokenBook.decode(ME, TokenBook(ME, NO_BOOKS).encode(), frozenset({66}))
     book.mint(1, "gold", 100)
     book.begin(0, 1, PEER, TokenPacket("gold", 10, "1", "5"))

@@ -22,15 +22,15 @@ FINAL = 1_800
 LANE = {"protocol": "bridge", "source": "here", "destination": "there", "lane": "1"}
 NUMBERS = 60
 BEFORE = 40
-"""So many messages were sent before the attack; then the bridge stood still for four months."""
+"""Messages sent before the attack; then the bridge stood still for four months."""
 
 ATTACK = 50 * DAY
 
 
 class Bridge:
-    """A bridge whose receiving side took in whatever it was shown for some hours.
+    """A bridge whose receiving side accepted anything for some hours.
 
-    Rows of some sendings are missing in the input (``unsent``), as where only those were kept that a rule let pass.
+    Rows of some sends are missing in the input (``unsent``), as if a filter had removed them.
     """
 
     def __init__(self, random: Random) -> None:
@@ -54,14 +54,14 @@ class Bridge:
         return row
 
     def forge(self, number: int, contents: int, repeats: int) -> None:
-        """Have some contents received under one number, in part more than once."""
+        """Receive some contents under one index, partly more than once."""
         for content in range(contents):
             for _ in range(1 + self.random.randrange(repeats + 1)):
                 at = ATTACK + self.random.randrange(4 * 3600)
                 self.forged.add(self.add("received", number, at, f"forged {number} {content}"))
 
     def audit(self) -> AuditResult:
-        """Audit it with windows that are inferred: a day without rows ends one."""
+        """Audit it with inferred windows: a day without rows ends one."""
         observed = []
         for chain in ("here", "there"):
             times = sorted(row["time"] for row in self.rows if row["chain"] == chain)

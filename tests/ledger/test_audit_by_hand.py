@@ -28,7 +28,7 @@ AT_DESTINATION = ("received", "executed", "answered", "rejected")
 
 
 def happened(index: int | None, event: str, at: int, **known: Any) -> Row:
-    """An event at height ``at`` of the chain that it belongs to, and at so many seconds."""
+    """An event at height ``at`` of its chain, with the time in seconds."""
     chain = "b" if event in AT_DESTINATION else "a"
     row = {**LANE, "index": index, "kind": "request", "event": event, "chain": chain, "height": at, "stated_by": "test"}
     return {**row, "time": at * 1_000_000, "payload_hash": content(1), **known}
@@ -60,7 +60,7 @@ def audited(
 
 
 def said(found: AuditResult, check: str) -> list[tuple[str, str, int | None, int | None]]:
-    """Verdict, reason, index and row of what a check found."""
+    """Verdict, reason, index and row of the findings of a check."""
     rows = [row for row in found.violations.to_pylist() if row["check"] == check]
     return [(row["verdict"], row["reason"], row["index"], row["source_row"]) for row in rows]
 
@@ -430,7 +430,7 @@ def test_response_without_a_request_is_wrong_if_requests_are_recorded() -> None:
 
 
 def test_response_follows_a_migrated_caller() -> None:
-    """The end of the request says where that is; a response to another chain answers nothing."""
+    """The end of the request names the chain; a response to another chain answers no request."""
     back = {"source": "b", "lane": "y", "kind": "response", "answers": "m1"}
     request = [happened(1, "sent", 5, message_id="m1"), happened(1, "acknowledged", 9, message_id="m1", chain="c")]
     windows = [window(chain, 1, 1000) for chain in "abc"]
@@ -444,8 +444,8 @@ def test_response_follows_a_migrated_caller() -> None:
 
 
 def test_response_counts_on_the_chain_of_its_caller() -> None:
-    """One that was seen elsewhere says nothing of who asks: a request in another lane of that chain waits only for
-    what its own lane shows."""
+    """An end on another chain does not identify the caller: a request in another lane of that chain depends only on
+    its own lane."""
     back = {"source": "b", "destination": "a", "lane": "y"}
     rows = [happened(1, "sent", 5), happened(1, "received", 9, kind="response", answers="r", chain="b", **back)]
     windows = [window("a", 1, 1000, **LANE)]
@@ -467,7 +467,7 @@ def test_cross_bucket_joins_may_spill_and_run_in_parts(monkeypatch: pytest.Monke
 
 
 def test_message_without_a_lane_has_no_unrecorded_end() -> None:
-    """A lane of which one end is all that is known has another one, also where that has no name."""
+    """A lane with one known end has another one, also if that has no name."""
     nowhere = {"source": None, "destination": None, "lane": None, "message_id": "m"}
     rows = [happened(None, "executed", 3, **nowhere), happened(1, "sent", 1)]
     rows += [happened(None, "executed", 4, **{**nowhere, "destination": "b"})]
@@ -500,7 +500,7 @@ def test_microseconds_count_in_any_year(begin: int) -> None:
 
 
 def test_windows_of_adjacent_blocks_have_no_gap_between_them() -> None:
-    """A chain may be recorded in files, each with a window of its blocks and of their times."""
+    """A chain may be recorded in files, each with a window of its blocks and times."""
     rows = [happened(1, "sent", 3)]
     limit = promised(("answered", 5_000_000))
     for first, verdict in ((4, "violated"), (5, "unknown")):
@@ -534,7 +534,7 @@ def test_no_index_below_the_first_was_sent_if_the_input_starts_at_block_1() -> N
 
 
 def test_row_order_makes_no_difference() -> None:
-    """Of a sending that is stated twice, with other amounts, the first statement counts."""
+    """The first of two rows of one send with different amounts counts."""
     money = {"asset": "gold", "amount_1": 0, "amount_2": 0, "amount_3": 0}
     rows = [
         happened(1, "sent", 5, stated_by="u", amount_0=100, source_row=1, **money),

@@ -31,7 +31,7 @@ def message(
     acknowledged: Place | None = None,
     **more: Any,
 ) -> list[Row]:
-    """The rows of a message of a lane such as ``a>b x``, with the places of its events."""
+    """The rows of a message of a lane such as ``a>b x``, with the positions of its events."""
     (source, target), name = lane[:3].split(">"), lane[4:]
     own = {"protocol": "p", "source": source, "destination": target, "lane": name, "index": index, "kind": "request"}
     events = {"sent": sent, "received": received, "acknowledged": acknowledged}
@@ -43,7 +43,7 @@ def message(
 
 
 def audited(*messages: list[Row], promises: tuple[Row, ...] = (), buckets: int = 1) -> AuditResult:
-    """Audit messages of lanes that promise causal order, and compare it with the definition."""
+    """Audit messages of lanes with guaranteed causal order, and compare with the definition."""
     case = Case([row for rows in messages for row in rows], [], [{"promise": "causal"}, *promises])
     found = case.audit(buckets)
     compare(case, found)
@@ -165,7 +165,7 @@ def test_messages_of_one_lane_in_many_runs_are_compared_together(cut: int) -> No
 
 
 def test_contradictions_are_counted_up_to_a_limit() -> None:
-    """Two false messages in a ring are told apart only by what is within the limit."""
+    """Two false messages in a cycle are distinguished only within the limit."""
     many = [message("b>a x", number, ("b", 10_000 + number), ("a", 20_000 + number)) for number in range(6_000)]
     false = message("a>b y", 0, ("a", 40_000), ("b", 9_000))
     case = Case([row for rows in (*many, false) for row in rows], [], [{"promise": "causal"}])
@@ -173,7 +173,7 @@ def test_contradictions_are_counted_up_to_a_limit() -> None:
 
 
 def test_messages_of_one_lane_on_several_chains_are_distinct() -> None:
-    """Heights are of more than 32 bits, and some of their bytes are zero."""
+    """Heights have more than 32 bits, and some of their bytes are zero."""
     base = 7 << 40
     rows = []
     for index, chain in enumerate("bcbc"):
@@ -222,7 +222,7 @@ def links(*ways: tuple[str, str, Iterable[int], Iterable[int]]) -> pa.Table:
 
 
 def test_search_for_a_path_between_many_cycles_is_bounded() -> None:
-    """A chain waits for the next one, and so on, to two chains with a ring in each block."""
+    """A chain depends on the next one, and so on, to two chains with a cycle in each block."""
     count = 30_000
     way = [(f"c{number + 1:06}", f"c{number:06}", [2**40], [1]) for number in range(count)]
     last, other = f"c{count:06}", f"c{count + 1:06}"

@@ -38,7 +38,7 @@ def given_back(index: int, at: int, amount: int, **known: Any) -> Row:
 
 
 def moved(chain: str, at: int, to: str, amount: int | None, **known: Any) -> Row:
-    """Something that leaves a chain."""
+    """A movement that leaves a chain."""
     own = {"chain": chain, "height": at, "time": at * 1_000_000, "asset": "coin", "amount": amount, "why": "sent"}
     return {"protocol": "p", **own, "from": "account:one", "to": f"abroad:{to}", "stated_by": "test", **known}
 

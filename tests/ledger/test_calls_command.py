@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 def sent(lane: str, index: int, at: int, **ends: int) -> list[Row]:
-    """Return the events of a call. ``ends``: what happened so many seconds after it was sent."""
+    """Return the events of a call. ``ends``: events a number of seconds after the send."""
     source, destination = LANES[lane]
     row = {
         "protocol": "p", "source": source, "destination": destination, "lane": lane, "index": index, "kind": "request",
@@ -215,7 +215,7 @@ def test_backlog_matches_the_figures_and_is_drawn(cli: Run, ledger: str) -> None
 
 
 def test_highest_backlog_reports_the_omitted_lanes(cli: Run, tmp_path: Path) -> None:
-    """Fewer than are pending at the end, where it is not known of all since when."""
+    """Fewer than are pending at the end, if the start is not known for all of them."""
     unseen = [row | {"time": None} for row in sent("east", 50, 1_000)]
     code, out, err = cli("backlog", stored(tmp_path, [*traffic(), *unseen]))
     assert (code, err) == (0, "") and "57 messages were sent; 6 pending" in out

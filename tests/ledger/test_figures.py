@@ -42,7 +42,7 @@ def stored(place: Path, rows: pa.Table | list[Row], promises: list[Row], value: 
 
 
 def there_and_back() -> list[Row]:
-    """Requests from ``a`` to ``b``, and responses in a lane of their own, of which each names what it answers.
+    """Requests from ``a`` to ``b``, and responses in a separate lane, each with the name of its request.
 
     Request n is sent at n, received at n + 2, and answered at 10 * n; the last two are not answered.
     """

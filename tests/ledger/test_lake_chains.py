@@ -38,7 +38,7 @@ def opened(request: pytest.FixtureRequest, folder: Path) -> OpenedLake:
 
 
 class Taken:
-    """What is stated of a lake that is taken up to some heights, one after the other."""
+    """Headers and watermarks of a lake ingested up to successive heights."""
 
     def __init__(self, lake: Lake, *ends: int) -> None:
         headers, watermarks = [HEADERS_SCHEMA.empty_table()], [WATERMARKS_SCHEMA.empty_table()]
@@ -59,7 +59,7 @@ class Taken:
         return merge_assertions([check_chain_assertions(self.headers, self.watermarks, windows)], windows)
 
     def blocks(self) -> set[tuple[str, int, str]]:
-        """The blocks that count: of the statements about one, the last."""
+        """The valid blocks: the last row of each block."""
         last: dict[tuple[str, int, str], tuple[int, bool]] = {}
         for row in self.headers.to_pylist():
             key = row["chain"], row["height"], row["hash"] or row["root"]
@@ -112,7 +112,7 @@ def test_unordered_collection_is_no_watermark(tmp_path: Path) -> None:
 
 
 def test_unordered_receipts_are_no_watermark(tmp_path: Path) -> None:
-    """The program that is called first asks another zone before it answers, so its receipt comes last."""
+    """The program called first asks another zone before it answers, so its receipt comes last."""
     lake = lake_of(tmp_path, OUT_OF_ORDER)
     with open_or_derive_ledger(lake) as ledger:
         marks = ledger.table("watermarks").to_pylist()
@@ -122,7 +122,7 @@ def test_unordered_receipts_are_no_watermark(tmp_path: Path) -> None:
 
 
 def test_lake_ingested_in_parts_has_equal_headers_and_watermarks(opened: OpenedLake) -> None:
-    """Also where a part ends within a fork, whose blocks are stated and taken back, or not stated yet."""
+    """Also if a part ends within a fork, whose blocks are recorded and reverted, or not recorded yet."""
     whole, last = Taken(opened.lake), opened.last_height()
     back = 0
     for ends in (range(1, last + 1), *([end] for end in range(1, last + 1, 5))):
@@ -171,7 +171,7 @@ def test_altered_header_is_named(
 
 
 def test_decreasing_watermark_is_named(folder: Path, tmp_path: Path) -> None:
-    """What a chain collected once it collects again; and a state says that less was consumed than before."""
+    """A chain collects again; and a state has a lower consumed watermark than before."""
     opened = forked_lake(folder, "icmp")
     lake = Path(shutil.copytree(folder / "icmp", tmp_path / "lake"))
     collected = [row for row in rows_of(opened.lake, "collected") if row["begin"] > 0]

@@ -36,7 +36,7 @@ STREAM_OF_ONE = 'limits = "deployed"\ntimeouts = "on"\nrequest_lifetime_seconds 
 
 
 def derived(lake: str, range_rows: int, held: int) -> tuple[list[str], list[str]]:
-    """Return the rows of a lake's ledger and its movements of value, in some order, each as text."""
+    """Return the rows of a lake's ledger and its movements of value, sorted, as text."""
     ledger = LedgerDerivation(Lake.at(lake), range_rows=range_rows, most_held=held)
     parts = list(ledger.rows(0, ledger.lake.last_height() + 1))
     rows = pa.concat_tables([*(part.rows for part in parts), ledger.drafts_to_rows(ledger.waiting())])
@@ -97,7 +97,7 @@ source = "script"
 
 
 def test_answer_to_a_timed_out_packet_is_pending_and_not_lost(tmp_path: Path) -> None:
-    """The destination refuses a packet that comes too late, and the source times it out by itself."""
+    """The destination refuses a late packet, and the source times it out by itself."""
     lake = lake_of(tmp_path, LATE + user_calls([2], [("caller", "echo", "echo", 2, 0)]))
     with open_or_derive_ledger(lake) as ledger:
         found, rows = audited(ledger), stored(ledger)
@@ -197,7 +197,7 @@ def limbs(row: dict[str, Any]) -> int:
 
 
 def balances(lake: str) -> dict[str, int]:
-    """Return what each program has at the end of a lake."""
+    """Return the final balance of each program of a lake."""
     found, names = Lake.at(lake), {}
     for row in found.topology("programs").to_pylist():
         names[row["number"]] = row["name"]
@@ -213,7 +213,7 @@ def balances(lake: str) -> dict[str, int]:
     ],
 )
 def test_program_balances_match_the_sent_and_received_value(protocol: str, seed: int, tmp_path: Path) -> None:
-    """Value leaves its program with a call or an answer, and is there with what is received: there is no other way."""
+    """Value leaves its program with a call or an answer, and arrives with the received one: there is no other way."""
     lake = chance_lake(tmp_path, protocol, seed)
     has = {row["name"]: int(row["balance"]) for row in Lake.at(lake).topology("programs").to_pylist()}
     with open_or_derive_ledger(lake) as ledger:
@@ -242,7 +242,7 @@ def test_program_balances_match_the_sent_and_received_value(protocol: str, seed:
 
 @pytest.mark.parametrize("seed", [pytest.param(10, marks=SLOW), 11])
 def test_movements_of_value_lead_to_all_balances(seed: int, tmp_path: Path) -> None:
-    """Under xdm fees, deposits and operators have a part in it, and forks move value back."""
+    """Under xdm fees, deposits and operators take part, and forks move value back."""
     lake = chance_lake(tmp_path, "xdm", seed)
     with open_or_derive_ledger(lake) as ledger:
         value = ledger.table("value").to_pylist()
@@ -320,7 +320,7 @@ found = false
 
 
 def test_forged_replacement_of_a_sent_message_has_another_content(tmp_path: Path) -> None:
-    """Its receiver logs a message of the protocol where a program had sent one: what it says is not the program's."""
+    """Its receiver logs a protocol message instead of a program's: the content is not the program's."""
     text = (EXAMPLES / "faulty_domains.toml").read_text(encoding="utf-8").partition("# ---- what goes wrong")[0] + FRAUD
     (tmp_path / "fraud.toml").write_text(text, encoding="utf-8")
     here = {"network.executor": "in_process"}

@@ -24,15 +24,15 @@ from tests.support.properties.audit_ledgers import Case, by_chance, table, zones
 WORKLOAD = Workload(16_000, 40)
 BUCKETS = 5
 CHANCE = 65
-"""Headers and watermarks by this chance break their rules, and fees are paid."""
+"""Headers and watermarks with this probability break their rules, and fees are paid."""
 
 ZONES = 1
-"""Messages among zones by this chance break the causal order, in a cycle and across lanes."""
+"""Messages among zones with this probability break the causal order, in a cycle and across lanes."""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a ledger with planted faults, and a lane of which only the receiving end was recorded."""
+    """Return a ledger with planted faults, and a lane with only its receiving end recorded."""
     place = str(tmp_path_factory.mktemp("ledger") / "ledger")
     write_ledger(WORKLOAD, place, BUCKETS, 2)
     ledger = open_ledger(place)
@@ -84,7 +84,7 @@ def test_audit_runner_makes_no_difference(spark: SparkSession, place: str, monke
 
 
 def numbers_over_all_lanes() -> Case:
-    """Messages that their source numbers over all its destinations, of which some are missing."""
+    """Messages with indices shared among all destinations of their source, some of which are missing."""
     lane = {"protocol": "p", "source": "a", "lane": "x", "kind": "request", "event": "sent", "chain": "a"}
     rows = [
         {**lane, "destination": "bcd"[index % 3], "index": index} for index in range(80) if index not in (7, 40, 41)

@@ -21,7 +21,7 @@ COMMITS = CHECKPOINT_EVERY + 5
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a ledger of more commits than one checkpoint covers, with files that were merged."""
+    """Return a ledger of more commits than one checkpoint covers, with merged files."""
     place = tmp_path_factory.mktemp("made") / "ledger"
     ledger = create_ledger(str(place), 2)
     for number in range(COMMITS):

@@ -61,7 +61,7 @@ def made() -> list[Row]:
 
 
 def stored(place: Path, commits: list[list[Row]], buckets: int) -> Ledger:
-    """Return a ledger; what the first commit says is in files of buckets, what later ones say in files of all."""
+    """Return a ledger; the first commit is in files of buckets, later ones in files of all."""
     ledger = create_ledger(str(place), buckets)
     for number, rows in enumerate(commits):
         writer, whole = LedgerWriter(ledger), table(rows, LEDGER_SCHEMA)
@@ -81,13 +81,13 @@ def rows() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def ledger(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """Return a ledger of four buckets: three commits, of which two say some of the same."""
+    """Return a ledger of four buckets: three commits, two of them with some equal rows."""
     return stored(tmp_path_factory.mktemp("rows") / "ledger", [rows[:400], rows[300:500], rows[500:]], 4)
 
 
 @pytest.fixture(scope="module")
 def order(ledger: Ledger) -> dict[str, int]:
-    """Return the places of all rows in the order of the ledger."""
+    """Return the positions of all rows in the order of the ledger."""
     whole = pa.concat_tables([ledger.rows(bucket) for bucket in range(4)]).to_pylist()
     return {repr(row): place for place, row in enumerate(whole)}
 
@@ -339,7 +339,7 @@ ENDLESS = "select count(*) from range(1000000000) a, range(100000) b where (a.ra
 
 
 LONG_TO_PLAN = "select list_sum(list_transform(range(10000000), lambda x: length(md5(repeat('ab', 5000 + x % 7)))))"
-"""It has no table, so that DuckDB computes it as a constant, and heeds no interrupt for many seconds."""
+"""A query without a table, which DuckDB computes as a constant, ignoring interrupts for many seconds."""
 
 
 @pytest.mark.parametrize(

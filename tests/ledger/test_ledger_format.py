@@ -37,7 +37,7 @@ TEXTS = st.one_of(
 
 
 def plainly(text: str | None) -> tuple[int, DigitsStatus]:
-    """Return what a text is, by Python's own numbers."""
+    """Return the kind of a text by Python's own numbers."""
     stripped = "" if text is None else text.strip(" \t\n\r\v\f")
     if not stripped:
         return 0, DigitsStatus.EMPTY
@@ -124,7 +124,7 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a row is sorted by."""
+    """Return the sort key of a row."""
 
     def first(value: Any) -> tuple[bool, Any]:
         return (value is not None, value.encode() if isinstance(value, str) else value or 0)

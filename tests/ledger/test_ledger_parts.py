@@ -27,7 +27,7 @@ def rows_of(random: Random, count: int) -> pa.Table:
 
 
 def stored(folder: Path, random: Random, files: int, loose: int) -> Ledger:
-    """Return a ledger with so many commits of a file a bucket, and some of a file for all; rows come again in many."""
+    """Return a ledger with so many commits of a file per bucket, and some of a file for all; many rows are repeated."""
     ledger = create_ledger(str(folder / "ledger"), BUCKETS)
     rows = rows_of(random, 6)
     for number in range(files + loose):

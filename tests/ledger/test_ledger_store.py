@@ -29,7 +29,7 @@ BUCKETS = 4
 
 
 def rows_for(random: Random, number: int) -> pa.Table:
-    """Return some rows of which others say the same: neighbours in a file, and the same event by other files."""
+    """Return rows with repetitions: neighbours in a file, and the same event by other files."""
     rows = []
     for row in range(random.randrange(1, 12)):
         index = random.randrange(60)
@@ -61,7 +61,7 @@ def taken(ledger: Ledger, rows: pa.Table, number: int) -> Ledger:
 
 
 def check(ledger: Ledger, every: list[pa.Table]) -> None:
-    """Compare a ledger with all that was committed to it."""
+    """Compare a ledger with all rows committed to it."""
     rows = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *every]).unify_dictionaries()
     of_rows = message_buckets(rows, BUCKETS)
     for bucket in range(BUCKETS):
@@ -76,7 +76,7 @@ def check(ledger: Ledger, every: list[pa.Table]) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few rows and commits be many."""
+    """Lower the limits so that few rows and commits count as many."""
     for name, value in (("CHECKPOINT_EVERY", 8), ("FILES_PER_MERGE", 4), ("MINIMUM", 16), ("MAXIMUM", 1 << 12)):
         monkeypatch.setattr(maintenance, name, value)
 
@@ -116,12 +116,12 @@ def test_open_ledger_is_read_as_of_its_opening(tmp_path: Path, small: None) -> N
 
 
 class Killed(BaseException):
-    """What ends a process at one instant."""
+    """The exception that ends a process at one instant."""
 
 
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], None]]:
-    """Return what lets the process be killed at the call of that number to the file system, before or after it."""
+    """Return a context that kills the process at the n-th call to the file system, before or after it."""
     calls = itertools.count()
     at: dict[str, int | None] = {"kill": None}
 
@@ -151,7 +151,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], N
 def test_ledger_killed_at_any_instant_continues_to_the_same_rows(
     tmp_path: Path, small: None, killed: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step is begun again until it is done, killed each time a call later."""
+    """Each step is repeated until it completes, killed one call later each time."""
     monkeypatch.setattr(maintenance, "CHECKPOINT_EVERY", 3)
     random, place = Random(3), str(tmp_path / "ledger")
     ledger, every, kills = create_ledger(place, BUCKETS), list[pa.Table](), 0

@@ -45,7 +45,7 @@ LIMIT = 1000
 
 
 def committed(ledger: Ledger, case: Case, random: Random, left: list[int]) -> Ledger:
-    """Commit some of the rows that are left, with some of the windows, and now and then other promises."""
+    """Commit some of the remaining rows, with some of the windows, and occasionally other guarantees."""
     count = random.choice((0, 1, 2, 5, len(left)))
     own, left[:] = left[:count], left[count:]
     writer = LedgerWriter(ledger)
@@ -239,7 +239,7 @@ def test_later_guarantees_count(promise: Row, check: str, reason: tuple[str, str
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many runs each bucket had that was passed over."""
+    """Number of runs of each scanned bucket."""
     found: list[int] = []
 
     def counted(*arguments: Any) -> list[bucket_pass.RunResult]:

@@ -36,7 +36,7 @@ def test_planted_violation_is_the_only_finding(kind: str) -> None:
 
 @pytest.mark.parametrize("seed", range(max(3, MORE)))
 def test_removed_input_is_unknown_there_and_only_there(seed: int) -> None:
-    """With as many violations planted as there is room for, and with none."""
+    """With the maximum number of planted violations, and with none."""
     random = Random(seed)
     honest = Network(random).case()
     case, planted = plant_all(honest, random)[0]

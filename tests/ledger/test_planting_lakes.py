@@ -20,7 +20,7 @@ from tests.support.properties.audit_ledgers import Case, compare
 from tests.tiers import generated_lakes
 
 LAKES = max(2, generated_lakes() // 100)
-"""Lakes of each protocol: violations of every kind are planted in each, which takes long."""
+"""Lakes per protocol: violations of every kind are planted in each, which takes long."""
 
 EVERYWHERE = {
     *("sent_again", "received_again", "executed_again", "received_unsent", "altered", "forged_too", "reused"),
@@ -28,11 +28,11 @@ EVERYWHERE = {
     *("executed_before_received", "timed_out_too", "more", "less", "asset", "no_request", "answered_twice"),
     *("watermark_fell", "watermark_two_values", "two_headers", "time_fell"),
 }
-"""What can be planted in lakes of every protocol."""
+"""Kinds of violations for lakes of every protocol."""
 
 
 def derived(lake: str) -> Case:
-    """The ledger of a lake; ``log_row``: the ``source_row`` that it has there."""
+    """The ledger of a lake; ``log_row``: its ``source_row`` there."""
     with open_or_derive_ledger(lake) as ledger:
 
         def table(name: str) -> list[Row]:
@@ -45,8 +45,8 @@ def derived(lake: str) -> Case:
 
 
 def honest_and_planted(lake: str, random: Random) -> set[str]:
-    """Judge the ledger of a lake as it is, with one violation of each kind, and each with a part cut out; what was
-    planted."""
+    """Judge the ledger of a lake unchanged, with one violation of each kind, and each with a part removed; return
+    the planted violations."""
     rested = derived(lake)
     found = rested.audit(random.choice((1, 3)), LIMIT)
     compare(rested, found)

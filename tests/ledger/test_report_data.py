@@ -124,7 +124,7 @@ def test_report_is_independent_of_buckets_and_files(seed: int, tmp_path: Path) -
 
 
 def test_findings_on_the_first_screen_link_to_their_journeys(tmp_path: Path) -> None:
-    """Also where the first in time is none of the worst, of checks with many findings."""
+    """Also if the earliest is none of the worst, for checks with many findings."""
     early = [row for index in range(9) for row in both_ends("a", "x", "y", index, after=-(1 + index))]
     promises = [{"promise": "final_after", "number": 10**6}]
     with cw.open(stored(tmp_path, early, promises=promises)) as opened:
@@ -135,7 +135,7 @@ def test_findings_on_the_first_screen_link_to_their_journeys(tmp_path: Path) -> 
 
 
 def in_no_lane(folder: Path) -> str:
-    """A ledger with three lanes, a receipt of a message that no row shows as sent, and a message in no lane."""
+    """A ledger with three lanes, a receipt of an unsent message, and a message in no lane."""
     rows = [row for lane in "abc" for row in both_ends(lane, "x", "y", 1)] + both_ends("a", "x", "y", 3)[1:]
     lost = {"protocol": "bridge", "kind": "request", "message_id": "m", "chain": "x", "stated_by": "test"}
     rows.append({**lost, "event": "sent", "time": (BEGIN + 1) * SECOND})

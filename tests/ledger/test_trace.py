@@ -369,7 +369,7 @@ until = 5
 
 
 def test_event_has_the_root_of_its_chain_at_the_network_height(tmp_path: Path) -> None:
-    """A subnet that a split made, and one that was halted, have fewer blocks than the network has heights."""
+    """A subnet created by a split and a halted one have fewer blocks than the network has heights."""
     options = "".join(f'{name} = "deployed"\n' for name in ("vsr", "sender_mismatch"))
     options += 'splitting = "on"\nmigrations = "on"\nsubstreams = "per_source"\n'
     lake = make_lake(tmp_path, options=options, more=SPLIT_AND_HALT)

@@ -72,13 +72,13 @@ KINDS: dict[str, Kind] = {
     "watermark_two_values": two_values,
     **{kind: header(kind) for kind in ("two_headers", "parent_differs", "time_fell")},
 }
-"""A function each that plants one violation, or says that this traffic has no room for it (None)."""
+"""A function per kind that plants one violation, or returns None if the traffic has no position for it."""
 
 __all__ = ["KINDS", "Named", "Planted", "Traffic", "plant", "plant_all"]
 
 
 def plant(traffic: Traffic, kind: str, random: Random) -> Planted | None:
-    """Plant one violation at a place by chance; None: there is no place for it."""
+    """Plant one violation at a random position; None: there is no position for it."""
     planted = KINDS[kind](traffic, random)
     if planted:
         assert planted.kind == kind
@@ -87,7 +87,7 @@ def plant(traffic: Traffic, kind: str, random: Random) -> Planted | None:
 
 
 def plant_all(case: Case, random: Random, kinds: Iterable[str] = KINDS) -> list[tuple[Case, list[Planted]]]:
-    """Plant one violation of each kind for which there is a place, in as few ledgers as there is room for."""
+    """Plant one violation of each possible kind, in as few ledgers as possible."""
     left, made = sorted(kinds), []
     while left:
         traffic, done = Traffic(case), []

@@ -14,7 +14,7 @@ Link = tuple[Block, Block]
 
 
 def causal_messages(net: Traffic, random: Random) -> list[Message]:
-    """Messages of lanes that promise causal order that were sent and received on two chains, in known blocks."""
+    """Messages of lanes with guaranteed causal order, sent and received on two chains in known blocks."""
     return [
         message
         for message in net.messages(random, "sent", "received")
@@ -23,7 +23,7 @@ def causal_messages(net: Traffic, random: Random) -> list[Message]:
 
 
 def link_of(message: Message) -> Link | None:
-    """The blocks in which it was sent and received; None where they are not known, or on one chain."""
+    """The blocks of its send and receipt; None if unknown, or on one chain."""
     if not message.has("sent", "received") or contradicts_itself(message):
         return None
     one, other = block_of(message, "sent"), block_of(message, "received")
@@ -31,14 +31,14 @@ def link_of(message: Message) -> Link | None:
 
 
 def found_more(net: Traffic, before: set[Finding]) -> set[Finding]:
-    """What the definition finds of the causal order that it did not find before."""
+    """Additional findings of the definition of causal order."""
     ledger = Ledger(net.rows, net.observed, net.promises)
     return {found for found in causal_order(ledger)[1] if found.verdict == "violated"} - before
 
 
 def overtakes_lane(net: Traffic, random: Random) -> Planted | None:
-    """It is received in the block before the one in which a message of another lane is received that was sent in an
-    earlier block."""
+    """It is received in the block before the receipt of a message of another lane that was sent in an earlier
+    block."""
     messages = causal_messages(net, random)
     before = set(causal_order(net.ledger)[1])
     for message in messages:
@@ -57,7 +57,7 @@ def overtakes_lane(net: Traffic, random: Random) -> Planted | None:
 
 
 def cycle(zones: int) -> Kind:
-    """It is received in a block that the block of its sending depends on, over so many zones at least."""
+    """It is received in a block that its sending block depends on, over at least so many zones."""
 
     def kind(net: Traffic, random: Random) -> Planted | None:
         messages = causal_messages(net, random)
@@ -100,7 +100,7 @@ def depends_on(block: Block, zone: str, links: list[Link], zones: int) -> int | 
 
 
 def is_only(net: Traffic, message: Message, place: int, before: set[Finding], reason: str) -> bool:
-    """Have it received at a place, if that is all that the definition finds to be wrong then."""
+    """Receive it at a position, if that is the only new finding of the definition."""
     row = message.first("received")
     was = row["height"]
     row["height"] = place

@@ -14,13 +14,13 @@ from tests.planting.traffic import Named, Traffic, key_of
 from tests.spec.audit.ledger import Message, Row
 
 Ending = Callable[[Traffic, Random], set[Named] | None]
-"""Plants one fault, and returns what must be found; None: there is no message for it."""
+"""Plants one fault, and returns the expected findings; None: there is no message for it."""
 
 AT_DESTINATION = ("received", "executed", "answered", "failed", "rejected", "dropped")
 
 
 def found(net: Traffic, message: Message, *reasons: tuple[str, str, str]) -> set[Named]:
-    """Return what must be found of a message, in which nothing else is planted then."""
+    """Return the expected finding of a message, which is not used again."""
     net.take(message)
     return {(check, verdict, reason, message.lane, key_of(message)) for check, verdict, reason in reasons}
 
@@ -32,8 +32,7 @@ def lane_promises(net: Traffic, message: Message, *names: str) -> bool:
 def some(
     net: Traffic, random: Random, *events: str, without: tuple[str, ...] = (), loose: bool = False
 ) -> Iterator[Message]:
-    """Yield messages with one row each of some events and none of others; ``loose``: of lanes whose messages may be
-    received in any order."""
+    """Yield messages with one row each of some events and none of others; ``loose``: of unordered lanes."""
     for message in net.messages(random, "sent", *events):
         if message.has(*without) or (loose and lane_promises(net, message, "ordered_receives")):
             continue
@@ -41,7 +40,7 @@ def some(
 
 
 def only_sent(net: Traffic, message: Message) -> Row:
-    """Remove what happened to a message after it was sent, and its limits."""
+    """Remove all events of a message after its send, and its limits."""
     sent: Row = message.first("sent")
     net.remove(row for row in message.rows if row is not sent)
     sent |= {"timeout_height": None, "timeout_time": None}
@@ -62,7 +61,7 @@ def dropped(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def lost(net: Traffic, random: Random) -> set[Named] | None:
-    """Nothing becomes of it, and nothing more will happen."""
+    """It has no further event, and none will follow."""
     for message in some(net, random, loose=True):
         if lane_promises(net, message, "settled"):
             only_sent(net, message)
@@ -71,7 +70,7 @@ def lost(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def overdue(net: Traffic, random: Random) -> set[Named] | None:
-    """Nothing becomes of it until its deadline."""
+    """It has no further event until its deadline."""
     for message in some(net, random, loose=True):
         others = [other for other in net.by_lane[message.lane] if other is not message]
         shown = any(other.has("received", "acknowledged") for other in others)
@@ -93,7 +92,7 @@ def failed(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def both_executions(net: Traffic, random: Random) -> set[Named] | None:
-    """It is executed with success, and fails."""
+    """It is executed successfully, and fails."""
     for message in some(net, random, "received", "executed", without=("failed", "answered", "acknowledged", "dropped")):
         if not any(row["code"] for row in message.rows):
             net.add(message.first("executed"), event="failed")
@@ -119,7 +118,7 @@ def late(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def redundant(net: Traffic, random: Random) -> set[Named] | None:
-    """A relayer brings it once more, and nothing is executed again."""
+    """A relayer delivers it again, and no handler runs again."""
     for message in some(net, random, "received", "executed", without=("failed", "dropped")):
         if not any(row["code"] for row in message.all("executed")):
             net.add(message.first("received"), **later_by_a_tick(message), transaction="of another relayer")
@@ -159,7 +158,7 @@ def both_ends(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def unsupported(net: Traffic, random: Random) -> set[Named] | None:
-    """It is acknowledged, and its destination shows nothing of it, in a window that would."""
+    """It is acknowledged without a receipt at its destination, in a window that would show one."""
     for message in some(net, random, "received", "acknowledged", without=("failed", "refunded", "dropped")):
         if message.lane[2] != "d" and not any(row["code"] for row in message.rows):
             known = message.first("acknowledged")["time"]  # when it has arrived, as far as the input shows
@@ -174,7 +173,7 @@ def unsupported(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def too_early(net: Traffic, random: Random) -> set[Named] | None:
-    """It times out a microsecond before its limit, as far as the clocks can be trusted."""
+    """It times out a microsecond before its limit, within the clock tolerance."""
     for message in some(net, random, "timed_out"):
         slack = sum(net.ledger.tolerance(chain) for chain in message.lane[1:3])
         limit = message.first("timed_out")["time"] + slack + 1
@@ -185,7 +184,7 @@ def too_early(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def below_its_limit(net: Traffic, random: Random) -> set[Named] | None:
-    """It times out, and what its destination received after that shows that it was not yet so high."""
+    """It times out, and later receipts of its destination have lower heights than its limit."""
     receipts = [
         each for each in some(net, random, "received") if any(row["timeout_height"] is not None for row in each.rows)
     ]
@@ -203,7 +202,7 @@ def below_its_limit(net: Traffic, random: Random) -> set[Named] | None:
 
 
 def kept(net: Traffic, random: Random) -> set[Named] | None:
-    """It failed or timed out, and its value was not given back."""
+    """It failed or timed out, and its value was not returned."""
     for message in some(net, random, "refunded"):
         net.remove(message.all("refunded"))
         return found(net, message, ("agreement", "violated", "not_refunded"))

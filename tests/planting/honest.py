@@ -19,23 +19,23 @@ OFFSETS = {"a": 0, "b": 1_000, "c": 70, "d": 30}
 """The height of each chain at tick 0."""
 
 WINDOWS = {"a": "declared", "b": "declared", "c": "inferred"}
-"""How the window of a chain is known; chain d has none."""
+"""The source of the window of a chain; chain d has none."""
 
 DECLARED, UNDECLARED = (("a", "b"), ("b", "a")), (("a", "c"), ("c", "d"))
 """Ends of lanes whose destination has a declared window, and of those whose destination has none."""
 
 FLAGS = ("conserved", "refunds_recorded", "ordered_receives", "may_drop")
-"""Promises that a lane may make."""
+"""Guarantees that a lane may have."""
 
 WAYS = (*("delivered",) * 4, "unacknowledged", "received", "failed", "refused", "rejected", "timed_out")
-"""How messages end."""
+"""Endings of messages."""
 
 
 class Endings:
     """A ledger of lanes with each kind of deadline, over chains with declared windows and without.
 
     Messages are acknowledged, fail, are rejected, time out and are refunded, are dropped for a declared cause, or are
-    pending at the end. Limits are as narrow as they may be, and clocks are as wrong as they may be.
+    pending at the end. Limits are as narrow as allowed, and clocks as wrong as allowed.
     """
 
     def __init__(self, random: Random) -> None:
@@ -67,7 +67,7 @@ class Endings:
             self.message(lane, count, "pending", (LAST - 3) * TICK, LAST * TICK)
 
     def message(self, lane: Row, index: int, way: str, sent: int, received: int, *, refund: bool = False) -> None:
-        """Add a message that is received at a time, or ends in another way after it."""
+        """Add a message that is received at a time, or ends otherwise after it."""
         random, source, destination = self.random, lane["source"], lane["destination"]
         known = received + random.randrange(1, 6) * TICK
         height = OFFSETS[destination]

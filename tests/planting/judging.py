@@ -12,11 +12,11 @@ from tests.spec.audit.ledger import NAMES, Row, lane_of
 from tests.support.properties.audit_ledgers import Case, compare
 
 LIMIT = 100_000
-"""So many findings of each lane, check and reason are named: all."""
+"""Number of named findings per lane, check and reason: all."""
 
 
 def named(found: AuditResult, verdict: str) -> set[Named]:
-    """What an audit names with this verdict."""
+    """The findings of an audit with this verdict."""
     rows = [row for row in found.violations.to_pylist() if row["verdict"] == verdict]
     return {(row["check"], verdict, row["reason"], tuple(row[name] for name in NAMES), message_of(row)) for row in rows}
 
@@ -26,7 +26,7 @@ def message_of(row: Row) -> Any:
 
 
 def judge(case: Case, planted: Iterable[Planted], buckets: int = 1, *, oracle: bool = True) -> AuditResult:
-    """Audit what was honest before, compare the violations with what was planted, and every finding with the
+    """Audit formerly honest traffic, compare the violations with the planted ones, and every finding with the
     ``oracle``."""
     found = case.audit(buckets, LIMIT)
     if oracle:

@@ -12,7 +12,7 @@ from tests.spec.audit.ledger import Lane, Message, Row
 
 
 def overtakes(event: str) -> Kind:
-    """It happens to a message in the block before the one in which it happened to the message before it."""
+    """The event happens to a message in the block before that of its predecessor."""
 
     def kind(net: Traffic, random: Random) -> Planted | None:
         for message in net.messages(random, event):
@@ -37,7 +37,7 @@ def overtakes(event: str) -> Kind:
 
 
 def may_be_at(net: Traffic, message: Message, event: str, place: Row) -> bool:
-    """Whether an event of a message may be at an earlier place without breaking anything but the lane's order."""
+    """Whether an event of a message may be at an earlier position without violating more than the lane's order."""
     sent, received = message.first("sent"), message.first("received")
     if event == "sent":
         limit, reply = net.ledger.number(message.lane, "answered"), message.first("acknowledged")
@@ -105,7 +105,7 @@ def before(cause: str, effect: str) -> Kind:
 
 
 def skipped(net: Traffic, random: Random) -> Planted | None:
-    """A lane goes on behind a message that never came."""
+    """A lane continues after a message that never arrived."""
     for message in net.messages(random, "sent", "received"):
         lane, row = message.lane, message.first("received")
         if row is None or message.index is None or not net.ledger.promised(lane, "ordered_receives"):
@@ -143,7 +143,7 @@ def ends(lane: Lane) -> tuple[Span, ...]:
 
 
 def answers_of(net: Traffic, request: Message) -> list[Message]:
-    """The responses to a message that its chain got."""
+    """The responses to a message that its chain received."""
     name = request.first("sent")["message_id"]
     return [
         message
@@ -154,7 +154,7 @@ def answers_of(net: Traffic, request: Message) -> list[Message]:
 
 
 def requests(net: Traffic, random: Random) -> list[tuple[Message, int]]:
-    """Requests of lanes that promise an answer in time, and that time."""
+    """Requests of lanes with a response deadline, and the deadline."""
     found = [(message, net.ledger.number(message.lane, "answered")) for message in net.messages(random, "sent")]
     return [
         (message, limit) for message, limit in found if limit is not None and message.first("sent")["kind"] == "request"
@@ -162,7 +162,7 @@ def requests(net: Traffic, random: Random) -> list[tuple[Message, int]]:
 
 
 def unanswered(net: Traffic, random: Random) -> Planted | None:
-    """A request is not answered in time, and that is seen: its answer is gone, with all that is said of it."""
+    """A request is not answered in time within the input: its answer is removed with all its rows."""
     for message, _ in requests(net, random):
         answers = answers_of(net, message)
         own = message.all("acknowledged") + message.all("timed_out")
@@ -183,7 +183,7 @@ def unanswered(net: Traffic, random: Random) -> Planted | None:
 
 
 def late(net: Traffic, random: Random) -> Planted | None:
-    """A request is answered a microsecond later than promised."""
+    """A request is answered a microsecond after its deadline."""
     for message, limit in requests(net, random):
         sent, answers = message.first("sent"), answers_of(net, message)
         own = message.all("acknowledged") + message.all("timed_out")
@@ -203,7 +203,7 @@ def late(net: Traffic, random: Random) -> Planted | None:
 
 
 def behind_all(net: Traffic, template: Message, **changes: Any) -> Message | None:
-    """Send a message like another one behind all messages of its lane, and let the same happen to it."""
+    """Send a copy of a message after all messages of its lane, with the same events."""
     lane = template.lane
     index = next_index(net, lane)
     rows = [row for message in net.by_lane[lane] for row in message.rows]
@@ -245,7 +245,7 @@ def answered_twice(net: Traffic, random: Random) -> Planted | None:
 
 
 def no_request(net: Traffic, random: Random) -> Planted | None:
-    """A response comes to something that nobody asked."""
+    """A response arrives without a request."""
     for message in responses(net, random):
         caller = message.lane[2]
         rows = (row for other in net.by_lane[message.lane] for row in other.rows if row["chain"] == caller)
@@ -261,7 +261,7 @@ def no_request(net: Traffic, random: Random) -> Planted | None:
 
 
 def over_capacity(net: Traffic, random: Random) -> Planted | None:
-    """A lane takes one message more than it may have under way."""
+    """A lane has one in-flight message more than its capacity."""
     for lane in net.lanes(random, "capacity"):
         capacity, index, last = (
             net.ledger.number(lane, "capacity"),

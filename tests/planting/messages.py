@@ -11,7 +11,7 @@ from tests.spec.audit.ledger import Lane, Message, Row
 
 Kind = Callable[[Traffic, Random], Planted | None]
 OVER = ("received", "executed", "answered", "acknowledged", "rejected", "timed_out", "dropped")
-"""What says that a message came, or will not come."""
+"""Events that show that a message arrived, or will not arrive."""
 
 
 def watched(net: Traffic, message: Message) -> bool:
@@ -22,12 +22,12 @@ def watched(net: Traffic, message: Message) -> bool:
 
 
 def valued(net: Traffic, message: Message) -> bool:
-    """Whether it is watched that this message brings what was sent, and that is something."""
+    """Whether the value of this message is watched, and not zero."""
     return watched(net, message) and bool(message.first("sent")["amount"])
 
 
 def again(event: str) -> Kind:
-    """It happens once more, a block later."""
+    """It happens again, a block later."""
 
     def kind(net: Traffic, random: Random) -> Planted | None:
         for message in net.messages(random, event):
@@ -46,8 +46,7 @@ def again(event: str) -> Kind:
 
 
 def copied_early(net: Traffic, random: Random) -> Planted | None:
-    """It is received before it was sent, or sooner than it can be final, and then as it should be: only the copy is
-    named."""
+    """It is received before its send or its finality, and then as expected: only the copy is named."""
     for message in net.messages(random, "sent", "received"):
         sent, row = message.first("sent"), message.first("received")
         least = net.ledger.number(message.lane, "final_after") or 0
@@ -71,7 +70,7 @@ def copied_early(net: Traffic, random: Random) -> Planted | None:
 
 
 def last_place(net: Traffic, lane: Lane, event: str) -> Row | None:
-    """The last row of an event in a lane, if nothing is open behind it and all have places."""
+    """The last row of an event in a lane, if no message after it is open and all have positions."""
     rows = [row for message in net.by_lane[lane] for row in message.all(event)]
     placed = all(row["time"] is not None for row in rows) and len({row["height"] is None for row in rows}) == 1
     if not rows or not placed or (net.ledger.promised(lane, "ordered_receives") and net.late_open(lane)):
@@ -80,13 +79,13 @@ def last_place(net: Traffic, lane: Lane, event: str) -> Row | None:
 
 
 def next_index(net: Traffic, lane: Lane) -> int | None:
-    """The index after all that were seen in a lane; None: it has no indices, or no room."""
+    """The index after all recorded ones of a lane; None: it has no indices, or no free one."""
     indices = [message.index for message in net.by_lane[lane] if message.index is not None]
     return max(indices) + 1 if len(indices) == len(net.by_lane[lane]) and max(indices) < 2**63 else None
 
 
 def seen_until(net: Traffic, lane: Lane) -> int | None:
-    """Until which time it is seen that nobody sent the next message of a lane."""
+    """The time until which the input shows that the next message of a lane was not sent."""
     first = [row["first_time"] for row in net.observed if row["chain"] == lane[1] and row["first_height"] in (0, 1)]
     ends = [net.end(lane[1], time, "sent") for time in first if time is not None]
     sent = [m.first("sent")["time"] for m in net.by_lane[lane] if m.index is not None and m.has("sent")]
@@ -96,7 +95,7 @@ def seen_until(net: Traffic, lane: Lane) -> int | None:
 
 
 def unsent(event: str, check: str) -> Kind:
-    """Something happens to a message that nobody sent, behind all others of its lane."""
+    """An event of an unsent message, after all others of its lane."""
 
     def kind(net: Traffic, random: Random) -> Planted | None:
         for lane in net.lanes(random):
@@ -129,7 +128,7 @@ def unsent(event: str, check: str) -> Kind:
 
 
 def reply_lost(net: Traffic, message: Message, row: Row) -> tuple[list[Named], list[Message]] | None:
-    """What follows for the requests that a response answers if their caller does not get this row, and these requests;
+    """The effects on the requests that a response answers if their caller does not get this row, and these requests;
     None: unclear."""
     if row["answers"] is None:
         return [], []
@@ -149,7 +148,7 @@ def reply_lost(net: Traffic, message: Message, row: Row) -> tuple[list[Named], l
 
 
 def overdue(net: Traffic, request: Message) -> list[Named] | None:
-    """What is said of a message without any reply; None: unclear."""
+    """The expected finding of a message without any reply; None: unclear."""
     sent, limit = request.first("sent"), net.ledger.number(request.lane, "answered")
     if limit is None or sent["kind"] != "request":
         return []
@@ -160,7 +159,7 @@ def overdue(net: Traffic, request: Message) -> list[Named] | None:
 
 
 def altered(net: Traffic, random: Random) -> Planted | None:
-    """It is received with another content than it was sent with."""
+    """It is received with other content than it was sent with."""
     for message in net.messages(random, "sent", "received"):
         row, sent = message.first("received"), message.first("sent")
         if row is None or row["payload_hash"] is None or sent["payload_hash"] is None:
@@ -190,7 +189,7 @@ def altered(net: Traffic, random: Random) -> Planted | None:
 
 
 def forged_too(net: Traffic, random: Random) -> Planted | None:
-    """It is received as it was sent, and with another content as well."""
+    """It is received as sent, and with other content as well."""
     for message in net.messages(random, "sent", "received"):
         row, sent = message.first("received"), message.first("sent")
         if row is None or row["payload_hash"] is None or sent["payload_hash"] is None:
@@ -205,7 +204,7 @@ def forged_too(net: Traffic, random: Random) -> Planted | None:
 
 
 def reused(net: Traffic, random: Random) -> Planted | None:
-    """Its number is sent with another content as well."""
+    """Its index is sent with other content as well."""
     for message in net.messages(random, "sent"):
         sent = message.first("sent")
         if sent["payload_hash"] is None or len(message.all("received")) > 1:

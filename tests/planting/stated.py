@@ -11,7 +11,7 @@ from tests.spec.audit.ledger import Lane, Row, lane_of
 
 
 def runs(net: Traffic, random: Random) -> Iterator[list[Row]]:
-    """The watermarks of one lane, chain and name in which nothing was planted, with heights, in their order."""
+    """The watermarks of one lane, chain and name without planted faults, with heights, in order."""
     found: dict[tuple[object, ...], list[Row]] = {}
     for row in net.watermarks:
         if row["height"] is not None:
@@ -40,7 +40,7 @@ def fell(net: Traffic, random: Random) -> Planted | None:
 
 
 def two_values(net: Traffic, random: Random) -> Planted | None:
-    """A watermark has two values at one place."""
+    """A watermark has two values at one height."""
     for rows in runs(net, random):
         last = rows[-1]
         last["position"] = last["position"] or 0
@@ -53,7 +53,7 @@ def two_values(net: Traffic, random: Random) -> Planted | None:
 
 
 def anywhere(*rows: Row) -> tuple[Span, ...]:
-    """Where headers stand, of which the heights may be others than those of events."""
+    """Positions of headers, whose heights may differ from those of events."""
     return tuple((row["chain"], 0, 2**64) for row in rows)
 
 
@@ -62,7 +62,7 @@ def of_chain(chain: str) -> Lane:
 
 
 def headers(net: Traffic, random: Random, column: str) -> Iterator[tuple[Row, Row]]:
-    """Neighbours among the headers of a chain in which nothing was planted, by chance, both with that column."""
+    """Random neighbours among the headers of a chain without planted faults, both with that column."""
     chains: dict[str, dict[int, Row]] = {}
     for row in net.headers:
         if row["height"] is not None:

@@ -17,14 +17,14 @@ from tests.spec.audit.ledger import LATE, Lane, Ledger, Message, Row, lane_of
 from tests.support.properties.audit_ledgers import Case
 
 Named = tuple[str, str, str, Lane, Any]
-"""A finding: check, verdict, reason, lane, and index, or ``message_id`` where a message has none."""
+"""A finding: check, verdict, reason, lane, and index, or ``message_id`` if a message has none."""
 
 Span = tuple[str, int, int]
 """Heights of a chain, both included."""
 
 
 ORDERS = {"sent": "ordered_sends", "received": "ordered_receives", "acknowledged": "ordered_acknowledgements"}
-"""Promised orders of events."""
+"""Guaranteed orders of events."""
 
 
 class Planted(NamedTuple):
@@ -61,7 +61,7 @@ def key_of(message: Message) -> Any:
 
 
 class Traffic:
-    """The tables of a ledger. Faults are planted in it one after the other, each in messages and lanes of its own."""
+    """The tables of a ledger. Faults are planted one after the other, each in its own messages and lanes."""
 
     def __init__(self, case: Case) -> None:
         self.rows, self.observed, self.promises = deepcopy(case.rows), deepcopy(case.observed), deepcopy(case.promises)
@@ -71,7 +71,7 @@ class Traffic:
         self.index()
 
     def index(self) -> None:
-        """Look again at the rows, of which some were added, removed or altered."""
+        """Index the rows again after some were added, removed or altered."""
         for at, row in enumerate(self.rows):
             row["at"] = at
         self._along: dict[tuple[Lane, str], list[tuple[int, Row]]] = {}
@@ -88,8 +88,7 @@ class Traffic:
     # ---- where something may be planted
 
     def messages(self, random: Random, *events: str) -> Iterator[Message]:
-        """The messages that have one row each of these events, of which nothing was taken back or planted, in an order
-        by chance."""
+        """The messages with one row each of these events, none of them reverted or planted, in random order."""
         found = [
             message
             for message in self.ledger.messages
@@ -103,13 +102,13 @@ class Traffic:
                 yield message
 
     def lanes(self, random: Random, *promises: str) -> Iterator[Lane]:
-        """The lanes with these promises that are not taken as a whole, in an order by chance."""
+        """The unused lanes with these guarantees, in random order."""
         found = sorted((lane for lane in self.by_lane if lane not in self.whole), key=repr)
         random.shuffle(found)
         return (lane for lane in found if all(self.ledger.promised(lane, promise) for promise in promises))
 
     def take(self, message: Message, *, lane: bool = False) -> None:
-        """Nothing else is planted in this message, or in its ``lane``."""
+        """Exclude this message, or its ``lane``, from further planting."""
         self.used |= {id(row): row for row in message.rows}
         if lane:
             self.whole.add(message.lane)
@@ -142,13 +141,13 @@ class Traffic:
         return rows[low - 1][1] if low else None, rows[high][1] if high < len(rows) else None
 
     def late_open(self, lane: Lane) -> bool:
-        """Whether a message is open that is behind all that were received."""
+        """Whether a message after all received ones is open."""
         numbered = [message for message in self.by_lane[lane] if message.index is not None]
         last = max((place for place, message in enumerate(numbered) if message.has("received")), default=-1)
         return any(message.is_open for message in numbered[last + 1 :])
 
     def windows(self, chain: str | None, kind: str, event: str) -> list[tuple[int, int]]:
-        """The windows of a chain, in heights or times, that have this event of every lane."""
+        """The windows of a chain, in heights or times, with this event of every lane."""
         return [
             (row[f"first_{kind}"], row[f"last_{kind}"])
             for row in self.observed
@@ -168,7 +167,7 @@ class Traffic:
         return max(ends, default=None)
 
     def flights(self, lane: Lane) -> list[tuple[int, float]]:
-        """Of each message of a lane the heights at which it was sent and was over on its source."""
+        """The heights of each message of a lane at which it was sent and ended on its source."""
         over = ("acknowledged", "timed_out", "collected", "dropped", "rejected")
         found = []
         for message in self.by_lane[lane]:
@@ -179,11 +178,11 @@ class Traffic:
         return found
 
     def in_flight(self, lane: Lane, height: int) -> int:
-        """How many messages of a lane are under way at the end of a block."""
+        """The number of in-flight messages of a lane at the end of a block."""
         return sum(begin <= height < end for begin, end in self.flights(lane))
 
     def room(self, lane: Lane) -> bool:
-        """Whether a message of a lane may go on being under way without breaking a promise."""
+        """Whether a message of a lane may stay in flight without violating a guarantee."""
         capacity = self.ledger.number(lane, "capacity")
         most = max((self.in_flight(lane, height) for height, _ in self.flights(lane)), default=0)
         return capacity is None or most + 1 <= capacity
@@ -194,7 +193,7 @@ def named(check: str, reason: str, message: Message) -> Named:
 
 
 def spans(*rows: Row | None) -> tuple[Span, ...]:
-    """Where rows stand."""
+    """Positions of rows."""
     return tuple((row["chain"], row["height"], row["height"]) for row in rows if row and row["height"] is not None)
 
 

@@ -14,7 +14,7 @@ RELAYER: Row = {"from": HOLDER, "to": "relayer", "why": "fee"}
 
 
 def pay(net: Traffic, row: Row, amount: int, **changes: Any) -> Row:
-    """Pay something out of the message of a row, where that happened."""
+    """Make a payment from the message of a row at its position."""
     names = ("protocol", "source", "destination", "lane", "index", "message_id", "chain", "height", "tick", "time")
     paid = {**{name: row[name] for name in (*names, "asset")}, "position": None, "amount": amount, **RELAYER, **changes}
     net.value.append(paid)
@@ -23,12 +23,12 @@ def pay(net: Traffic, row: Row, amount: int, **changes: Any) -> Row:
 
 
 def until_end(*rows: Row | None) -> tuple[Span, ...]:
-    """From rows to the end of what their chains show: a payment might come there."""
+    """From rows to the end of the recorded input of their chains: a payment might come there."""
     return tuple((chain, first, 2**64) for chain, first, _ in spans(*rows))
 
 
 def paid_too(net: Traffic, random: Random) -> Planted | None:
-    """Something is paid out of a message of which all was received."""
+    """A payment from a fully received message."""
     for message in net.messages(random, "sent", "received"):
         row = message.first("received")
         if row is None or message.has("timed_out") or not valued(net, message):
@@ -41,7 +41,7 @@ def paid_too(net: Traffic, random: Random) -> Planted | None:
 
 
 def paid_beyond(net: Traffic, random: Random) -> Planted | None:
-    """More is paid out of a message that nobody received than it was sent with."""
+    """More is paid from an unreceived message than it was sent with."""
     for message in net.messages(random, "sent"):
         sent = message.first("sent")
         if message.all("received") or not valued(net, message):
@@ -53,7 +53,7 @@ def paid_beyond(net: Traffic, random: Random) -> Planted | None:
 
 
 def payment_lost(net: Traffic, random: Random) -> Planted | None:
-    """Less is received than was sent, and nobody got the rest."""
+    """Less is received than was sent, and nobody received the rest."""
     paid = {key_of(row): row for row in net.value if row["from"] == HOLDER and row["why"] != "reverted"}
     for message in net.messages(random, "sent", "received"):
         row, sent, own = message.first("received"), message.first("sent"), paid.get(key_of_message(message))
@@ -67,7 +67,7 @@ def payment_lost(net: Traffic, random: Random) -> Planted | None:
 
 
 def paid_other_asset(net: Traffic, random: Random) -> Planted | None:
-    """Something else is paid out of a message than it was sent with."""
+    """Another asset is paid from a message than it was sent with."""
     for message in net.messages(random, "sent"):
         if not valued(net, message) or (message.all("received") and not message.has("received")):
             continue
@@ -79,7 +79,7 @@ def paid_other_asset(net: Traffic, random: Random) -> Planted | None:
 
 
 def paid_unsent(net: Traffic, random: Random) -> Planted | None:
-    """Something is paid out of a message that nobody sent, behind all others of its lane."""
+    """A payment from an unsent message, after all others of its lane."""
     for lane in net.lanes(random, "conserved"):
         last = last_place(net, lane, "received")
         index, time = next_index(net, lane), seen_until(net, lane)
@@ -112,7 +112,7 @@ def came_unsent(net: Traffic, random: Random) -> Planted | None:
 
 
 def between(net: Traffic, one: str, two: str) -> list[tuple[Row, int]]:
-    """The movements from and to another chain of two chains, with the sign by which they count as away."""
+    """The movements between a chain and another one, with the sign by which they count as departed."""
     holders = {(one, ABROAD + two), (two, ABROAD + one)}
     ends = (("to", 1), ("from", -1))
     return [(row, sign) for row in net.value for end, sign in ends if (row["chain"], row[end]) in holders]

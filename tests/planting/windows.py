@@ -12,7 +12,7 @@ Ends = tuple[int, int]
 
 
 class Cut(NamedTuple):
-    """Heights and times of a chain, both included; without ``heights`` those of its rows are not known."""
+    """Heights and times of a chain, both included; without ``heights`` those of its rows are unknown."""
 
     chain: str
     heights: Ends | None
@@ -20,7 +20,7 @@ class Cut(NamedTuple):
 
 
 def cut_by_chance(random: Random, case: Case) -> Cut:
-    """A few neighbouring blocks of a chain, of which the input has some, or all to the end."""
+    """A few random neighbouring blocks of a chain, of which the input has some, or all to the end."""
     rows = [row for row in (*case.rows, *case.watermarks, *case.value) if row["time"] is not None]
     chain = random.choice(sorted({row["chain"] for row in case.observed} & {row["chain"] for row in rows}))
     rows = [row for row in rows if row["chain"] == chain]
@@ -39,7 +39,7 @@ def cut_by_chance(random: Random, case: Case) -> Cut:
 
 
 def without(case: Case, cut: Cut) -> tuple[Case, list[Row]]:
-    """The input without what a chain did in some blocks, and the rows of messages that are missing then."""
+    """The input without the events of a chain in some blocks, and the rows of messages that are then missing."""
 
     def inside(row: Row) -> bool:
         kind, ends = ("time", cut.times) if row["height"] is None else ("height", cut.heights)
@@ -73,7 +73,7 @@ def without(case: Case, cut: Cut) -> tuple[Case, list[Row]]:
 
 
 def pieces(begin: Any, end: Any, cut: Ends | None) -> list[Ends | None]:
-    """What is left of a window on both sides of a cut; None: nothing, or it has no such ends."""
+    """The rest of a window on both sides of a cut; None: empty, or without such ends."""
     if begin is None or end is None:
         return [None, None]
     if cut is None:

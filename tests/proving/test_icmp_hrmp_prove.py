@@ -61,7 +61,7 @@ def test_proofs_verify_and_one_altered_byte_is_refused(cli: Run, lake: str, case
 
 
 def test_messages_in_a_channel_lead_to_the_proven_head(cli: Run, lake: str) -> None:
-    """Whose bytes are those that the oracle makes: deployed clients read them."""
+    """Their bytes equal those of the oracle: deployed clients read them."""
     asked = [*WAITING, "--index", 1, "--out", "proof.json", "--queue-out", "queue.json"]
     assert cli("prove", lake, *asked)[0] == 0
     code, out, _ = cli("verify", "queue.json", "--self-consistent")

@@ -55,7 +55,7 @@ def opened(lake: str) -> OpenedLake:
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Give a function that runs the command line in a folder of its own."""
+    """Return a function that runs the command line in its own folder."""
     yield from command_line(capsys, tmp_path, monkeypatch)
 
 
@@ -120,7 +120,8 @@ def with_substreams(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_proofs_of_a_substream_verify(cli: Run, with_substreams: str) -> None:
-    """``left`` has two substreams to ``right``: of ``alice``, who asks and answers, and of ``bob``, whom it signals."""
+    """``left`` has two substreams to ``right``: of ``alice``, who calls and answers, and of ``bob``, whom it
+    signals."""
     opened = open_lake(with_substreams)
     state = get_state_at(opened, "left", HEIGHT)
     header = decode_stream_header(state.header("right", "alice").value, state.subnets.options.version)
@@ -178,13 +179,13 @@ def test_certificate_shows_one_value_and_the_time(opened: OpenedLake) -> None:
 
 
 def true(state: CertifiedState, shown: CertifiedValue) -> bool:
-    """Whether a certificate is true before who trusts the subnet's key alone."""
+    """Whether a certificate is true under the subnet's key alone."""
     verdict = verify_document(build_document(certificate_document(state, shown), "it"), self_consistent=True)
     return verdict.valid and verdict.named_by_document
 
 
 def show_all(state: CertifiedState) -> dict[str, list[CertifiedValue]]:
-    """Certificates of all headers and messages of a subnet's streams, by where they lead to."""
+    """Certificates of all headers and messages of a subnet's streams, by destination."""
     found: dict[str, list[CertifiedValue]] = {}
     for other in state.subnets.opened.names:
         try:
@@ -399,7 +400,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "certificates.
 
 
 def without_digests(text: str) -> str:
-    """Return a text without its digests: they change with whatever a state is made of."""
+    """Return a text without its digests: they change with the content of a state."""
     return re.sub(r"(0x)?[0-9a-f]{16,}(…[0-9a-f]{4}|\.\.\.)?", "#", text)
 
 

@@ -30,7 +30,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Several heights a commit: what lies between is moved on by the log."""
+    """Several heights per commit: those between are replayed from the log."""
     return make_lake(tmp_path_factory.mktemp("xdm"), commit_every=7)
 
 

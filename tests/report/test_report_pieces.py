@@ -43,7 +43,7 @@ EVIL = "<b>&\"'\u202e</b>"
 
 
 def parsed(piece: str) -> ElementTree.Element:
-    """A piece as a tree: it is well formed, and nothing in it was taken for a tag."""
+    """A piece as a tree: it is well formed, and no text became a tag."""
     return ElementTree.fromstring(re.sub(r"<input([^>]*)>", r"<input\1/>", str(piece).replace("</input>", "")))
 
 

@@ -143,7 +143,7 @@ def test_single_chain_calls_itself_and_empty_payloads_are_allowed() -> None:
 
 
 def test_shape_matches_the_measured_recording() -> None:
-    """80,000 blocks each of 40 like chains; the tolerances are what so many blocks of so slow a drift vary by."""
+    """80,000 blocks each of 40 like chains; the tolerances are the variation of so many blocks of so slow a drift."""
     chains, blocks = 40, 80_000
     traffic = traffic_of(
         chains, messages_per_tick=traffic_settings.PACKETS_PER_BLOCK * chains, ticks=blocks, degree_skew=0.0

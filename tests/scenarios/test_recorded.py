@@ -38,7 +38,7 @@ def scenario_for(folder: Path, extra: str = "", **keys: Any) -> Scenario:
 
 
 def packets(count: int, seed: int) -> pa.Table:
-    """Return packets in no order of time, over three channels."""
+    """Return unordered packets over three channels."""
     draw = np.random.default_rng(seed)
     return pa.table(
         {
@@ -51,7 +51,7 @@ def packets(count: int, seed: int) -> pa.Table:
 
 
 def expected_rows(table: pa.Table, blocks: int) -> dict[int, list[str]]:
-    """Return by tick the bodies of the packets, in the order of the recording: the plain reading of the rule."""
+    """Return by tick the bodies of the packets in the order of the recording: the plain reading of the rule."""
     first = min(table["send_height"].to_pylist())
     found: dict[int, list[str]] = {}
     for row in table.to_pylist():
@@ -284,7 +284,7 @@ def test_unfinished_folder_counts_as_empty(tmp_path: Path) -> None:
 
 
 class TasksInBatches:
-    """Stands in for a session: runs the work on the inputs backwards, each in a batch of its own."""
+    """A replacement for a session: runs the work on the inputs backwards, each in its own batch."""
 
     def range(self, start: int, end: int, step: int, partitions: int) -> TasksInBatches:
         assert partitions == end

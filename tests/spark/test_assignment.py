@@ -43,7 +43,7 @@ def test_fresh_worker_takes_the_buckets_of_a_dead_one_first() -> None:
 
 @pytest.mark.parametrize("buckets", [2, 3, 16])
 def test_bucket_assignment_stabilizes_for_any_worker_order(buckets: int) -> None:
-    """Two workers, of which either may be first, and either may be faster: as many buckets as have to change change."""
+    """Two workers, either of them first, either of them faster: only the required number of buckets change."""
     drawn, homes = random.Random(7), dict.fromkeys(range(buckets), HERE)
     moved = []
     for _ in range(40):

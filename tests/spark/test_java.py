@@ -17,7 +17,7 @@ from causeway.spark.java import JavaRuntime, cache_folder, check_memory, find_ja
 
 
 def a_java(home: Path, *, states: str | None = None, prints: str | None = None) -> Path:
-    """Make a folder that looks like a Java: one that states its version in a file, or prints it when asked."""
+    """Make a folder that looks like a Java: one with a version file, or that prints its version."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho 'openjdk version \"{prints}\"' >&2\n" if prints else "#!/bin/sh\nexit 1\n")
@@ -118,7 +118,7 @@ def test_java_home_is_temporary_without_a_cache(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Return the command lines by which archives are begun; none is run."""
+    """Return the command lines that create archives; none is run."""
     commands: list[list[str]] = []
     monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path))
     monkeypatch.setattr(subprocess, "Popen", lambda command, **more: commands.append(command))

@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture
 def java(tmp_path: Path) -> Path:
-    """Return the home of a Java that never comes up; who starts it finds its number in the file ``started``."""
+    """Return the home of a Java that never starts; its process id is in the file ``started``."""
     executable = tmp_path / "home" / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/started\nexec sleep 600\n")
@@ -41,7 +41,7 @@ STARTED = pathlib.Path('{java}').parent / "started"
 def wait():
     while not STARTED.exists(): time.sleep(0.01)
 """
-"""What a program begins with that waits until Java was started."""
+"""The beginning of a program that waits until Java was started."""
 
 
 def run(java: Path, *arguments: str, code: str = "from causeway.cli import main; main()") -> subprocess.Popen[str]:
@@ -51,7 +51,7 @@ def run(java: Path, *arguments: str, code: str = "from causeway.cli import main;
 
 
 def started(java: Path) -> int:
-    """Wait until Java was started; return its number."""
+    """Wait until Java was started; return its process id."""
     file = java.parent / "started"
     deadline = time.monotonic() + 60
     while not (file.exists() and file.read_text().endswith("\n")) and time.monotonic() < deadline:
@@ -60,7 +60,7 @@ def started(java: Path) -> int:
 
 
 def has_ended(number: int) -> bool:
-    """Wait until the process with this number has ended."""
+    """Wait until the process with this id has ended."""
     deadline = time.monotonic() + 20
     while psutil.pid_exists(number) and time.monotonic() < deadline:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -122,7 +122,7 @@ def test_failed_start_is_reported_to_the_caller(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_workers_prepared_during_session_shutdown_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever presses Ctrl-C sees one line, and not how PySpark fails whose Java has gone."""
+    """Ctrl-C prints one line, and no failure of PySpark without its Java."""
 
     class Gone:
         def range(self, *arguments: int) -> SparkSession:

@@ -39,7 +39,7 @@ DOUBLED = str([2 * n for n in range(10)])
 
 
 def run_python(program: str, **environ: str | None) -> subprocess.CompletedProcess[str]:
-    """Run a program in a Python of its own; an environment variable given as None is taken away."""
+    """Run a program in a separate Python; an environment variable given as None is removed."""
     changed = {**os.environ, **environ}
     return subprocess.run(
         [sys.executable, "-c", program],
@@ -179,7 +179,7 @@ def test_failed_java_start_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 def without_java(folder: Path) -> str:
-    """Return a PATH with what PySpark's scripts call."""
+    """Return a PATH with the programs called by PySpark's scripts."""
     for tool in ("bash", "cat", "dirname", "ps", "sh"):
         found = shutil.which(tool)
         if found is not None:
@@ -286,7 +286,7 @@ def test_second_session_maps_the_archive_of_the_first(tmp_path: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_job_on_a_cluster_of_two_worker_processes_without_java_on_the_path(tmp_path: Path) -> None:
-    """Other tests of clusters have the machine's."""
+    """Other tests of clusters use the machine's."""
     changed: dict[str, str | None] = {"JAVA_HOME": None, "PATH": without_java(tmp_path)}
     program = JOB.replace(
         "    with spark_session(MASTER)", "    with LocalCluster() as cluster, spark_session(cluster.master_url)"

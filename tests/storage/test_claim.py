@@ -35,14 +35,14 @@ source = "script"
 
 @pytest.fixture
 def refused(tmp_path: Path) -> Path:
-    """A scenario that is refused only once all is known of its chains."""
+    """A scenario that is refused only after its chains are resolved."""
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO % f'validator_keys = {{ nobody = ["{64 * "0"}"] }}')
     return path
 
 
 def opened(path: Path, lake: str, served: bool, resume: bool = False) -> Node | LakeNetwork:
-    """Open a lake to write it, as whoever serves it does or as a run does."""
+    """Open a lake for writing, like a server or like a run."""
     if served:
         return Node(load_scenario(path), lake, BlockPace(0, on_demand=True))
     return LakeNetwork.from_scenario(path, lake=lake, resume=resume)
@@ -72,7 +72,7 @@ def test_existing_files_remain(refused: Path, tmp_path: Path) -> None:
 
 
 def test_claim_on_a_file_removed_meanwhile_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever opened it before and locks it after would write beside the next one."""
+    """A process that opened it before and locks it after would write beside the next one."""
     lake = Lake.at(str(tmp_path / "lake"))
     (tmp_path / "lake").mkdir()
     fstat = os.fstat
@@ -87,7 +87,7 @@ def test_claim_on_a_file_removed_meanwhile_fails(tmp_path: Path, monkeypatch: py
 
 
 def test_lake_of_other_tables_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of value that was on its way when there was no table of it nobody would know any more."""
+    """In-flight value from before a table of it existed would be unknown."""
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO % "")
     encoded = TableSchemas.encoded

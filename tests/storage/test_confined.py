@@ -115,7 +115,7 @@ def test_file_longer_than_its_written_length_is_not_read(
 
 
 def _renamed(folder: Path, name: str) -> None:
-    """Let the first manifest of a lake name another file of a state table, with all digests as they should be."""
+    """Make the first manifest of a lake name another file of a state table, with valid digests."""
     manifests = sorted((folder / "manifests").iterdir())
     parent = None
     for number, path in enumerate(manifests):

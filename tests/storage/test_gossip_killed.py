@@ -17,7 +17,7 @@ from tests.gossip.test_gossip_simulation import ROUGH, SMALL
 COMMAND = [sys.executable, "-m", "causeway", "gossip", "simulate"]
 
 LONGEST = 300.0
-"""Seconds after which a process that makes no height hangs."""
+"""Seconds after which a process without a new height counts as hanging."""
 
 
 def finished(*arguments: str) -> dict[str, object]:

@@ -54,7 +54,7 @@ def network(folder: Path, name: str, protocol: str, every: object = '"auto"', *,
 
 
 def told(lake: Lake) -> list[Any]:
-    """What a lake says of its heights, and the rows of its logs by height."""
+    """Heights of a lake, and the rows of its logs by height."""
     manifests = [lake.manifest(height) for height in lake.heights()]
     tables = sorted({table for manifest in manifests for table in manifest.rows} - {"of_carriers"})
     found: list[Any] = []

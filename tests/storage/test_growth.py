@@ -28,7 +28,7 @@ from causeway.storage.object_store import LocalPlace
 
 RUN, VOLUME = 2, 4
 SHORT, LONG = RUN * VOLUME + 5, 10 * RUN * VOLUME + 5
-"""Heights, as far behind the last compaction and the last volume."""
+"""Heights, equally far after the last compaction and the last volume."""
 
 SCENARIO = """
 [network]
@@ -55,7 +55,7 @@ class Failing(cw.Program):
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Count what is asked of the file system: files read and looked for, and names that a listing gives."""
+    """Count file system requests: files read and looked up, and names in listings."""
     found: Counter[str] = Counter()
 
     def counting(method: str) -> Any:
@@ -74,7 +74,7 @@ def counted() -> Iterator[Counter[str]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def often() -> Iterator[None]:
-    """Compact two heights at a time, and bind four compactions; sixteen ticks of a record have a folder."""
+    """Compact two heights at a time, and merge four compactions; sixteen ticks of a record share a folder."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name in ("lake.RUN", "compaction.RUN", "compaction.RETAINED_COMMITS", "integrity.RUN"):
             monkeypatch.setattr(f"causeway.storage.{name}", RUN)
@@ -103,7 +103,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory, often: None) -> dict[int, Pa
 
 
 def costs(lake: Path) -> dict[str, Counter[str]]:
-    """What each question and move costs."""
+    """Costs of each query and operation."""
     found = {}
     scenario = load_scenario(lake.parent / "scenario.toml")
     place = Lake.at(str(lake))

@@ -24,7 +24,7 @@ from tests.support.ic import ic_lake
 from tests.tiers import sized
 
 TICKS = 70
-"""Two runs of commits are compacted, and what the first replaced is removed."""
+"""Two runs of commits are compacted, and the files replaced by the first are removed."""
 
 SECRET = "precious-7f3a"
 
@@ -49,7 +49,7 @@ COMMANDS = {
 }
 
 KEPT = ("lake.json", "head", "ledger.json", "ledger.head", "manifests", "writer")
-"""What no command may remove."""
+"""Files that no command may remove."""
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +63,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 Step = str | int
 Place = tuple[str, tuple[Step, ...], bool]
-"""A document of a folder, the way to a path in it, and whether that is the name of a member."""
+"""A document of a folder, the keys to a path in it, and whether that is the name of a member."""
 
 
 def places(folder: Path) -> Iterator[Place]:
-    """Yield where paths stand in the documents of a folder."""
+    """Yield the positions of paths in the documents of a folder."""
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
         if name.endswith(".json"):
@@ -92,7 +92,7 @@ def _is_path(value: Any) -> bool:
 
 
 def put(content: Any, way: tuple[Step, ...], is_name: bool, path: str) -> None:
-    """Put a path in its place in a document."""
+    """Set a path at its position in a document."""
     for step in way[:-1]:
         content = content[step]
     if is_name:
@@ -102,7 +102,7 @@ def put(content: Any, way: tuple[Step, ...], is_name: bool, path: str) -> None:
 
 
 def sealed_anew(folder: Path, name: str, change: Callable[[Any], None]) -> None:
-    """Change a document of a lake or ledger, and let the digests of all that name it fit."""
+    """Change a document of a lake or ledger, and update the digests of all that name it."""
     digests: dict[str, str] = {}
 
     def anew(value: Any) -> Any:
@@ -130,13 +130,13 @@ def sealed_anew(folder: Path, name: str, change: Callable[[Any], None]) -> None:
 
 
 def names(folder: Path) -> set[str]:
-    """Return what there is of a folder that no command may remove."""
+    """Return the files of a folder that no command may remove."""
     every = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     return {name for name in every if name.split("/")[0] in KEPT}
 
 
 def copied(source: str, target: str) -> None:
-    """Copy a document, which is going to be changed; a table is not, and is the same file."""
+    """Copy a document, which is going to be changed; tables are shared files."""
     if source.endswith(".parquet"):
         os.link(source, target)
     else:

@@ -61,7 +61,7 @@ ticks = 12
 """
 
 TICKS, TICKS_ON_SPARK, FORKING_TICKS = 70, 45, 60
-"""How long the networks of the slow tests run."""
+"""Lengths of the networks of the slow tests."""
 
 LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK, "icmp": BUSY_PARACHAINS}
 
@@ -72,7 +72,7 @@ CUTS = {
 
 
 def scenario(protocol: str, ticks: int) -> str:
-    """Return a scenario of as many heights, in which messages are on their way to the end."""
+    """Return a scenario of so many heights, with in-flight messages until the end."""
     few = LONG[protocol].replace("messages_per_tick = 120", "messages_per_tick = 30")
     return few.replace("ticks = 12", f"ticks = {ticks}").replace("seed = 5", f"seed = 5\nticks = {ticks}")
 
@@ -102,7 +102,7 @@ def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str, c
 
 
 def forking(ticks: int) -> str:
-    """Return a scenario of so many ticks, in every fourth of which that is run the network goes back."""
+    """Return a scenario of so many ticks, in every fourth of which the network is reverted."""
     return (
         BUSY_DOMAINS.replace("messages_per_tick = 60\nticks = 8", f"messages_per_tick = 4\nticks = {ticks}")
         .replace("seed = 5", f"seed = 5\nticks = {ticks}")
@@ -128,7 +128,7 @@ until = 24
 @pytest.mark.slow
 @pytest.mark.parametrize("cut", CUTS)
 def test_kills_of_networks_with_many_forks(tmp_path: Path, cut: str) -> None:
-    """What a fork goes back to may be in commits before the one that a run goes on from, or in the middle of one."""
+    """The target of a fork may be in commits before the resumed one, or within one."""
     runs = Runs(tmp_path, forking(FORKING_TICKS), "--set", 'network.executor="in_process"', *CUTS[cut])
     assert runs.kill(runs.whole(), kills=KILLS, seed=5) == {"command": KILLS}
 
@@ -142,7 +142,7 @@ def test_kills_of_networks_with_many_forks_on_spark(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Return a cluster for all that is killed on one; who uses it leaves its master and workers alone."""
+    """Return a cluster shared by all kills; users leave its master and workers alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # executors have a folder of their own
         with LocalCluster(workers=2, cores=1) as running:

@@ -58,7 +58,7 @@ def often() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, often: None) -> Path:
-    """Return a lake with every kind of file: recorded traffic, a record of what users sent, compacted logs."""
+    """Return a lake with every kind of file: recorded traffic, a record of user input, compacted logs."""
     folder = tmp_path_factory.mktemp("made")
     rows = [f"{'ab'[i % 2]},{'ba'[i % 2]},l,{i},{i // 3}" for i in range(3 * TICKS)]
     (folder / "packets.csv").write_text("\n".join(["from,to,lane,number,at", *rows]) + "\n")
@@ -133,7 +133,7 @@ def test_every_alteration_of_any_file_is_found(made: Path, tmp_path: Path) -> No
 
 
 def test_corrupted_input_is_not_executed(made: Path, tmp_path: Path) -> None:
-    """Whatever the next tick reads: the last height's state and logs, its manifest, and the head."""
+    """Everything the next tick reads: the last height's state and logs, its manifest, and the head."""
     draw = random.Random(3)
     manifest = Lake.at(str(made)).last_manifest()
     read = sorted({*manifest.state_files(), *manifest.outside.values(), *manifest.exchanged()})
@@ -154,7 +154,7 @@ def test_corrupted_input_is_not_executed(made: Path, tmp_path: Path) -> None:
 
 
 def test_readers_of_a_corrupted_record_report_the_error_of_check(made: Path, tmp_path: Path) -> None:
-    """The heights before the one that took it in are whole, however it is read."""
+    """The heights before its ingestion are verified by any reader."""
     draw = random.Random(5)
     for name in ("scenario.toml", "packets.csv"):
         shutil.copy(made.parent / name, tmp_path)
@@ -183,7 +183,7 @@ def test_readers_of_a_corrupted_record_report_the_error_of_check(made: Path, tmp
 
 
 def test_sealed_state_with_another_root_than_its_header_is_refused(made: Path, tmp_path: Path) -> None:
-    """Somebody replaces a state file, and seals it anew all the way: the root tells."""
+    """An attacker replaces a state file, and seals everything anew: the root reveals it."""
     for name in ("scenario.toml", "packets.csv"):
         shutil.copy(made.parent / name, tmp_path)
     lake = copied(made, tmp_path)

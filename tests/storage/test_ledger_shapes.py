@@ -48,7 +48,7 @@ def last_commit(ledger: Path) -> str:
 
 
 def put(ledger: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change what the last commit says, and seal it."""
+    """Change the last commit, and seal it."""
     path = ledger / last_commit(ledger)
     content = decoded(path.read_bytes())
     del content["digest"]
@@ -59,7 +59,7 @@ def put(ledger: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def said(ledger: Path, command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Run a command, and require that it ends in a line, if it does not work; nothing to audit is a verdict."""
+    """Run a command, and require one line if it fails; an empty audit is a verdict."""
     capsys.readouterr()
     code = execute([command, str(ledger)], build_app, "causeway")
     found = capsys.readouterr()

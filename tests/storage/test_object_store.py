@@ -62,7 +62,7 @@ ticks = 5
 
 @pytest.fixture(scope="module", autouse=True)
 def store() -> Iterator[str]:
-    """Run a store that speaks S3 on this machine."""
+    """Run an S3 store on this machine."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     one, put = threading.Lock(), S3Response.put_object
@@ -92,7 +92,7 @@ def store() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renew claims within fractions of a second, and take over those of writers that are gone soon after."""
+    """Renew claims within fractions of a second, and take over those of dead writers soon after."""
     monkeypatch.setattr("causeway.storage.writer_claim.HEARTBEAT_SECONDS", 0.1)
     monkeypatch.setattr("causeway.storage.writer_claim.STALL_TIMEOUT_SECONDS", 1.5)
 
@@ -103,7 +103,7 @@ def network(folder: Path, uri: str, *, resume: bool = False) -> LakeNetwork:
 
 
 def kill(net: LakeNetwork) -> None:
-    """Let a run be gone as ``kill -9`` does: nothing is released, nothing is renewed any more."""
+    """End a run like ``kill -9``: no claim is released or renewed any more."""
     net._claim._stop.set()
 
 

@@ -28,7 +28,7 @@ def roots(folder: Path) -> list[str]:
 @examples(sized(4, 200))
 @given(scenarios())
 def test_roots_are_the_same_on_spark(spark: SparkSession, text: str) -> None:
-    """Also in other commits and tasks than in this process; the counts and the verdict are the same, too."""
+    """Also in other commits and tasks than in this process; the counts and the verdict are equal, too."""
     found = []
     for executor, partitions, commit in (("in_process", "1", "64"), ("spark", "2", "5")):
         with tempfile.TemporaryDirectory() as name:

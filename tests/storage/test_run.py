@@ -93,10 +93,10 @@ kind = "fork"
 chain = "s5"
 tick = 8
 """
-"""Freezes connections for good, with packets on their way."""
+"""Freezes connections for good, with in-flight packets."""
 
 UNCERTIFIED = BUSY.replace("[options]", '[options]\ncertification = "off"')
-"""For what has nothing to do with certificates, which take most of the time of a run in process."""
+"""For tests independent of certificates, which take most of the time of an in-process run."""
 
 PROTOCOLS = pytest.mark.parametrize("text", [BUSY, BUSY_ZONES + FORK], ids=["ic", "ibc"])
 

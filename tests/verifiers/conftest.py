@@ -32,7 +32,7 @@ Node = Callable[[str, Any], Any]
 
 
 def missing(reason: str) -> NoReturn:
-    """Leave a test out for want of a tool; where nothing may be left out, fail it."""
+    """Skip a test without its tool; fail it if no test may be skipped."""
     if current_tier() == "test":
         pytest.skip(reason)
     pytest.fail(reason)

@@ -59,7 +59,7 @@ def _message(field: Any, value: Message, random: Random) -> list[bytes]:
 
 
 def _only(message: Message, name: str) -> Message:
-    """Return a message that has one field of another."""
+    """Return a message with one field of another."""
     kept = type(message)()
     kept.CopyFrom(message)
     for field, _ in message.ListFields():
@@ -118,7 +118,7 @@ def _number(value: int, random: Random) -> bytes:
 
 
 def damaged(data: bytes, random: Random) -> bytes:
-    """Return bytes with a bit flipped, a byte changed, left out or put in, or cut off."""
+    """Return bytes with a flipped bit or a changed, removed, inserted or truncated byte."""
     at = random.randrange(len(data))
     way = random.randrange(5)
     if way == 0:

@@ -67,7 +67,7 @@ def request(data: bytes, paths: list[Path] | None = None, **asked: bytes) -> dic
 
 
 def read(tree: HashTree, paths: list[Path]) -> list[dict[str, str]]:
-    """What we find at ``paths``, as the script writes it."""
+    """Our values at ``paths``, as the script writes them."""
     found = [lookup_path(tree, path) for path in paths]
     return [{"status": one.status.value, "value": one.value.hex()} for one in found]
 
@@ -124,7 +124,7 @@ def forged(tree: HashTree, signer: SecretKey, delegation: Delegation | None = No
 
 
 def tampered() -> dict[str, bytes]:
-    """Certificates that must be refused, each with one thing wrong."""
+    """Certificates that must be refused, each with one fault."""
     good = decode_certificate(certificate())
     assert good.delegation is not None
     inner = decode_certificate(good.delegation.certificate)
@@ -156,7 +156,8 @@ def tampered() -> dict[str, bytes]:
 
 
 def identity_delegation() -> Delegation:
-    """The root subnet's word for the identity as a key: with the identity as signature, the pairing equation holds."""
+    """The root subnet's delegation to the identity as a key: with the identity as signature, the pairing equation
+    holds."""
     content: Any = {
         b"subnet": {SUBNET_ID: {b"public_key": public_key_to_der(b"\xc0" + bytes(95))}},
         b"canister_ranges": {SUBNET_ID: {CANISTER: bytes.fromhex("81824a") + CANISTER + b"\x4a" + CANISTER}},
@@ -181,7 +182,8 @@ def test_altered_certificates_are_refused_by_both(node: Node) -> None:
 
 
 def laxly_read() -> dict[str, bytes]:
-    """What the library accepts and we do not: no signed statement is false, but its form is not the one signed for."""
+    """Certificates that only the library accepts: no signed statement is false, but its form differs from the signed
+    one."""
     good = decode_certificate(certificate(None))
     encoded = encode_certificate(good, self_described=False)
     padded = encoded.replace(cbor_bytes(good.signature), b"\x59\0\x30" + good.signature)

@@ -24,11 +24,11 @@ TOOLCHAIN = Toolchain(
     *CARGO_FAST,
 )
 OFFSET = 300_000_000_000
-"""How far the time of a certificate may be from that of the verifier, in nanoseconds."""
+"""Maximum distance of a certificate's time from that of the verifier, in nanoseconds."""
 
 
 class Claim(NamedTuple):
-    """A certificate, the canister that it is about, and the time of who verifies it."""
+    """A certificate, its canister, and the verifier's time."""
 
     data: bytes
     canister: bytes = CANISTER
@@ -63,7 +63,7 @@ def rust(native_build: Build) -> Native:
 
 
 def nested() -> bytes:
-    """A certificate whose delegation is delegated itself."""
+    """A certificate with a nested delegation."""
     good = decode_certificate(certificate())
     inner = good.delegation
     assert inner is not None
@@ -110,7 +110,7 @@ def test_one_verdict_at_the_bounds_of_time(rust: Native) -> None:
 
 
 def test_other_encodings_than_the_signed_one(rust: Native) -> None:
-    """The library in Rust reads some of it, as the one in JavaScript reads all; ours none."""
+    """The library in Rust reads some of them, the one in JavaScript all; ours none."""
     claims = [Claim(data) for data in laxly_read().values()]
     assert [own_verdict(claim) for claim in claims] == [False] * len(claims)
     accepted = dict(zip(laxly_read(), verdicts(rust, claims), strict=True))

@@ -17,7 +17,7 @@ SPECS = ("iavl", "tendermint")
 
 
 class Claim(NamedTuple):
-    """One thing to be verified; ``value`` None claims that nothing is stored under the key."""
+    """A claim to be verified; ``value`` None claims absence of the key."""
 
     spec: str
     root: bytes

@@ -30,7 +30,7 @@ STORED = {b"%d" % (number * number): b"value %d" % number for number in range(1,
 
 
 class Claim(NamedTuple):
-    """``value`` empty claims that nothing is stored under the key."""
+    """A claim; an empty ``value`` claims absence of the key."""
 
     spec: str
     root: bytes
@@ -52,7 +52,7 @@ def own_verdict(claim: Claim) -> bool:
 
 
 def valid_claim(trees: dict[str, Tree], random: Random) -> tuple[str, bytes, bytes, CommitmentProof]:
-    """Return a spec, a key, its value or nothing, and a proof of that: alone, or in a batch with others."""
+    """Return a spec, a key, its value or absence, and a proof of that: alone, or in a batch with others."""
     spec = random.choice(sorted(trees))
     tree, keys = trees[spec], sorted(STORED)
     claims = [random.choice(keys) if random.random() < 0.6 else b"%d!" % random.randint(0, 1700) for _ in range(4)]
@@ -110,7 +110,7 @@ def test_every_encoding_of_a_valid_proof_holds_for_all(native: list[Native], tre
 
 @pytest.mark.parametrize("seed", range(2))
 def test_one_verdict_on_changed_proofs_and_claims(native: list[Native], trees: dict[str, Tree], seed: int) -> None:
-    """Where the two others contradict each other, or one stops, ours is never that a claim holds."""
+    """If the two others contradict each other, or one stops, ours never accepts the claim."""
     random = Random(seed)
     claims = []
     for _ in range(CLAIMS // 4):
@@ -158,7 +158,7 @@ def test_every_key_proved_by_our_stores_is_proved_for_all(native: list[Native]) 
 
 
 def test_batch_compressed_by_the_javascript_library(native: list[Native], node: Node, trees: dict[str, Tree]) -> None:
-    """It writes a step down again for every path that it is in."""
+    """It repeats a step for every path that contains it."""
     claims = []
     for spec in ("iavl", "tendermint"):
         tree, keys = trees[spec], [b"1", b"4", b"9", b"10"]

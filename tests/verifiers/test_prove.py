@@ -23,7 +23,7 @@ ABSENT = {"send": [0, 3, 20, 10**6], "receipt": [8, 12, 16, 2**40]}
 
 
 def taken(lake: str, out: Path, queue: str, *what: str) -> Claim:
-    """Return what ``causeway prove`` writes about a queue, as a claim."""
+    """Return the output of ``causeway prove`` about a queue, as a claim."""
     chain, remote, _ = QUEUES[queue]
     place = ["--chain", chain, "--counterparty", remote, "--queue", queue, "--height", str(HEIGHT)]
     with pytest.raises(SystemExit) as ended:

@@ -24,7 +24,7 @@ LEFT, RIGHT, FRUIT = subnet_id(0), subnet_id(2), canister_id(2)
 
 
 def taken(lake: str, folder: Path, *what: object) -> dict[str, Any]:
-    """Return what ``causeway prove`` writes, as the script's request, with the value that the document claims."""
+    """Return the output of ``causeway prove``, as the script's request, with the claimed value of the document."""
     files = {name: folder / name for name in ("out", "trust-out", "certificate-out")}
     places = [text for name, path in files.items() for text in (f"--{name}", str(path))]
     with pytest.raises(SystemExit) as ended:
@@ -42,7 +42,7 @@ def taken(lake: str, folder: Path, *what: object) -> dict[str, Any]:
 
 
 def accepted(answer: dict[str, Any]) -> Any:
-    """What the library found at the one path, None where it refused the certificate."""
+    """The library's value at the only path, None if it refused the certificate."""
     return answer["lookups"][0] if answer["accepted"] else None
 
 

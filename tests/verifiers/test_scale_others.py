@@ -44,7 +44,7 @@ SEEDS, MUTATIONS = 12, 24
 
 
 def words(shape: Shape) -> str:
-    """Return a type as the decoder in Rust is told it."""
+    """Return a type in the notation of the decoder in Rust."""
     match shape:
         case Number(name=name):
             return name
@@ -75,7 +75,7 @@ def words(shape: Shape) -> str:
 
 
 def reencodings(native: Native, encodings: Iterable[tuple[str, bytes]]) -> list[bytes | None]:
-    """Return what the crate encodes after it has read encodings (type in words, bytes); None where it refuses one."""
+    """Return the crate's encodings of decoded ones (type in words, bytes); None if it refuses one."""
     said = answers(native, (part for told, data in encodings for part in (told.encode(), data)))
     return [None if word == "refused" else bytes.fromhex(word[2:]) for word in said]
 

@@ -19,7 +19,7 @@ Entries = list[tuple[bytes, bytes]]
 
 
 def random_entries(seed: int) -> Entries:
-    """Keys that share long and short beginnings, values around the bounds of inlining and hashing."""
+    """Keys with long and short common prefixes, values around the bounds of inlining and hashing."""
     chance = random.Random(seed)
     prefixes = [b"", chance.randbytes(1), chance.randbytes(32), chance.randbytes(40)]
     keys = {chance.choice(prefixes) + chance.randbytes(chance.choice([0, 1, 2, 3, 64])) for _ in range(60)}
@@ -28,7 +28,7 @@ def random_entries(seed: int) -> Entries:
 
 
 def build(entries: Entries, version: StateVersion) -> Trie:
-    """Return the trie of the entries, which others were in before: beside them, above and below them."""
+    """Return the trie of the entries after others were removed: beside, above and below them."""
     state = dict(entries)
     others = {key[: len(key) // 2] + b"\x01" for key in state} | {key + b"\x11" for key in state} - state.keys()
     trie = Trie.build([*others, *state], [b"o" * 40] * (len(others) + len(state)), version)

@@ -32,7 +32,7 @@ Claims = Mapping[bytes, bytes | None]
 
 
 class Stored(NamedTuple):
-    """What is claimed of a state, and the nodes that should show it."""
+    """A claim about a state, and its proof nodes."""
 
     version: StateVersion
     root: bytes
@@ -41,7 +41,7 @@ class Stored(NamedTuple):
 
 
 class Ranged(NamedTuple):
-    """Leaves that are claimed to be in a range, with their proof."""
+    """Claimed leaves of a range, with their proof."""
 
     root: bytes
     leaves: Sequence[bytes]
@@ -60,7 +60,7 @@ def joined(parts: Iterable[bytes]) -> bytes:
 
 
 def verdicts(native: Native, claims: Iterable[Stored | Ranged], crate: bytes = b"mmr") -> list[str]:
-    """Return what the crates say of each: true, false, or that they stopped; ``crate``: which, of ranges."""
+    """Return the crates' verdict on each: true, false, or a crash; ``crate``: the one for ranges."""
 
     def records() -> Iterable[bytes]:
         for claim in claims:

@@ -34,7 +34,7 @@ RANDOM = sized(150, 5_000)
 
 
 class Update(NamedTuple):
-    """A trusted header with the validators that it names as the next, a new one with its own, and the client."""
+    """A trusted header with its next validators, a new one with its own, and the client."""
 
     trusted: SignedHeader
     following: ValidatorSet
@@ -90,7 +90,7 @@ def own_verdict(given: Update) -> str:
 
 
 def verdicts(native: Native, updates: Iterable[Update]) -> list[str]:
-    """Return what a verifier says of each: true, unknown, expired, false, or that it stopped."""
+    """Return a verifier's verdict on each: true, unknown, expired, false, or a crash."""
 
     def records() -> Iterable[bytes]:
         for given in updates:
@@ -139,7 +139,7 @@ CASES = {
     "another chain": (update(chain="zone-2"), "false"),
     "validators that it does not name": (update()._replace(validators=create_validators({key(7): 1})[0]), "false"),
 }
-"""Updates at the bounds of the rules, with the verdict that the reference has."""
+"""Updates at the bounds of the rules, with the verdict of the reference."""
 
 
 def test_every_bound_of_the_rules_equals_that_of_the_others(clients: list[Native]) -> None:
@@ -152,7 +152,7 @@ def test_every_bound_of_the_rules_equals_that_of_the_others(clients: list[Native
 
 
 def random_update(random: Random) -> Update:
-    """Return an update between sets that share some validators, of whom some vote, near the bounds of the rules."""
+    """Return an update between sets with some common validators, some of which vote, near the bounds of the rules."""
     powers = [random.choice((1, 1, 2, 3, 10)) for _ in range(8)]
     following = {number: powers[number] for number in random.sample(range(8), random.randint(1, 5))}
     own = following if random.random() < 0.4 else {n: powers[n] for n in random.sample(range(8), random.randint(1, 5))}

@@ -44,7 +44,7 @@ def ask(library: Native, given: Readings) -> Readings:
 
 
 def cells(heading: str, read: list[Any]) -> dict[str, str]:
-    """Return what was read of the texts of a table, as cells of the page."""
+    """Return the read texts of a table, as cells of the page."""
     return dict(zip(texts(heading), ["refused" if each is None else each for each in read], strict=True))
 
 

@@ -40,7 +40,7 @@ ROW = "eth->moonbeam,send,ethereum,1641902381,0xaa,7,0xAb,0xCd,13"
 def taken(
     content: bytes | str, kind: str = "bridge-events", file: str = "f.csv", mapping: Path | None = None, chunk: int = 64
 ) -> IngestedRecords:
-    """Return what becomes of a whole file."""
+    """Return the result of a whole file."""
     data = content.encode() if isinstance(content, str) else content
     parts = list(ingest_file(io.BytesIO(data), file, len(data), load_mapping(kind, mapping), chunk=chunk))
     whole = [pa.concat_tables([getattr(part, name) for part in parts]) for name in ("ledger", "quarantine")]

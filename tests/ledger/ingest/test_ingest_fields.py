@@ -139,7 +139,7 @@ def test_option_without_effect_is_named(field: str, options: dict[str, Any], tex
 
 
 def observed(of: MappingDocument, *parts: str) -> list[dict[str, Any]]:
-    """Infer windows of several files, in both orders, and on top of what was known before."""
+    """Infer windows of several files, in both orders, and on top of earlier ones."""
     found = []
     for files in (parts, parts[::-1]):
         seen, before = ObservedWindows(of), OBSERVED_SCHEMA.empty_table()

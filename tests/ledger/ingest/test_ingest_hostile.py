@@ -40,7 +40,7 @@ def took(data: bytes, file: str, of: MappingDocument, chunk: int, part: FilePart
 
 
 def said(found: list[IngestedRecords]) -> dict[str, Any]:
-    """Return what became of records, whatever pieces they were read in."""
+    """Return the results of records for parts of any size."""
     counts = {name: sum(getattr(each, name) for each in found) for name in ("records", "taken", "ignored", "blank")}
     assert counts["records"] == (
         counts["taken"] + counts["ignored"] + counts["blank"] + sum(each.quarantine.num_rows for each in found)

@@ -47,7 +47,7 @@ event = { column = "what", values = { s = "sent", r = "received" }, others = "re
 
 
 def written(folder: Path) -> Path:
-    """Return a mapping's file that says what ``mapping()`` says."""
+    """Return a mapping file equal to ``mapping()``."""
     path = folder / "mapping.toml"
 
     def inline(value: Any) -> str:
@@ -60,7 +60,7 @@ def written(folder: Path) -> Path:
 
 
 def rows_of(lake: Path) -> dict[str, Any]:
-    """Return what is in a ledger, however many commits it took."""
+    """Return the rows of a ledger, for any number of commits."""
     found = contents(str(lake))
     counts = ("records", "taken", "quarantined", "blank", "rows")
     found["counts"] = {name: found["counts"].get(name, 0) for name in counts}
@@ -69,7 +69,7 @@ def rows_of(lake: Path) -> dict[str, Any]:
 
 
 class Commands:
-    """Commands that take a folder into a ledger."""
+    """Commands that ingest a folder into a ledger."""
 
     def __init__(self, folder: Path) -> None:
         self.source, self.lake, self.mapping = folder / "in", folder / "ledger", written(folder)
@@ -78,7 +78,7 @@ class Commands:
 
     @contextmanager
     def started(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Start one; it ends with the body."""
+        """Start one; it ends with the ``with`` block."""
         arguments = ["ingest", "own", str(self.source), "--mapping", str(self.mapping), "--lake", str(self.lake)]
         with self._out.open("ab") as out:
             command = subprocess.Popen(
@@ -92,11 +92,11 @@ class Commands:
             command.wait(HANGS)
 
     def said(self) -> str:
-        """Return what all of them printed."""
+        """Return the output of all of them."""
         return self._out.read_text()
 
     def began(self, command: subprocess.Popen[bytes]) -> bool:
-        """Wait until a command has begun to write; return whether it has not ended."""
+        """Wait until a command has begun to write; return whether it is still running."""
         until, before = time.monotonic() + HANGS, self._there()
         while not ended(command, 0.01):
             assert time.monotonic() < until, "it does not begin"
@@ -153,7 +153,7 @@ def test_kills_of_a_command_that_follows_a_folder(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def write() -> None:
-        """Append to files, not at ends of lines only, make new ones, and remove some that were never whole."""
+        """Append to files, also within lines, create new ones, and remove some incomplete ones."""
         own, number = random.Random(9), 0
         texts: dict[str, bytes] = {}
         while not stop.wait(own.uniform(0.01, 0.1)):

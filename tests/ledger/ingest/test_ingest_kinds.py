@@ -137,7 +137,7 @@ def test_null_words_are_null_in_number_columns() -> None:
 
 
 def test_chains_with_mutual_messages_have_one_window() -> None:
-    """What is received on one side when the other one sends no more is seen as not sent."""
+    """Messages received on one side after the other one's last send are reported as not sent."""
     mapping = load_mapping("bridge-events")
 
     def rows(direction: str, times: dict[str, int]) -> str:

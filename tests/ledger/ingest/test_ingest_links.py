@@ -46,7 +46,7 @@ def hashed(content: str) -> bytes:
 
 
 def linked(rows: list[Row], links: Iterable[Link] = ALL, before: Any = None) -> tuple[list[Row], LaneLinks]:
-    """Complete rows, in several parts and orders that must come to the same."""
+    """Complete rows, in several parts and orders with the same result."""
     random, found = Random(len(rows)), None
     for _ in range(4):
         mixed = random.sample(rows, len(rows))
@@ -122,7 +122,7 @@ def relayed(event: str, height: int | None, transaction: str | None, index: int 
 
 
 def redundant(rows: list[Row]) -> list[tuple[str, str | None]]:
-    """Return the transactions of redundant rows, and the event that each repeats."""
+    """Return the transactions of redundant rows, and the event repeated by each."""
     found, _ = linked(rows)
     return sorted((each["transaction"], each["detail"]) for each in found if each["event"] == "redundant")
 

@@ -25,7 +25,7 @@ def mapping(protocol: Any = None, **changes: Any) -> MappingDocument:
 
 
 def stated(of: MappingDocument, before: Any = NONE) -> list[dict[str, Any]]:
-    """Return the promises of a mapping without what is null in them."""
+    """Return the guarantees of a mapping without nulls."""
     rows = build_promises(of, before).to_pylist()
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 

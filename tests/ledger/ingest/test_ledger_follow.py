@@ -22,20 +22,20 @@ LONG_AGO = 1_000_000_000
 
 
 class Followed:
-    """A folder that is followed, by one process after the other."""
+    """A followed folder, by one process after the other."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.begin()
 
     def begin(self) -> None:
-        """Begin as a new process does."""
+        """Begin like a new process."""
         storage = Storage(str(self.folder.path))
         self.lister = FolderLister(storage, ["csv"], 60)
         self.follower = FolderFollower(storage, self.folder.lake, mapping(), 4)
 
     def batches(self) -> Iterator[FollowBatch]:
-        """Take what is new."""
+        """Ingest new records."""
         while self.lister.more():
             yield self.follower.take(self.lister.next())
 
@@ -43,7 +43,7 @@ class Followed:
         return list(self.batches())
 
     def settle(self) -> list[FollowBatch]:
-        """Let time go by, and take what is new."""
+        """Advance the time, and ingest new records."""
         for path in self.folder.path.iterdir():
             os.utime(path, (LONG_AGO, LONG_AGO))
         return self.all()

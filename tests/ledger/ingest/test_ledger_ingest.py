@@ -41,7 +41,7 @@ def lines(first: int, end: int, **changes: str) -> str:
 
 
 class Folder:
-    """A folder of files, and the ledger that they go to."""
+    """A folder of files, and the ledger it is ingested into."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lake = path / "in", str(path / "ledger")
@@ -121,7 +121,7 @@ def test_reverted_row_names_the_reverted_event(folder: Folder) -> None:
 
 
 def test_row_ignores_the_names_of_other_events(folder: Folder) -> None:
-    """A column that tells events apart may hold words that are no events of the ledger."""
+    """A column that distinguishes events may hold words that are no events of the ledger."""
     events = [
         {"where": {"what": ["sent", "received"]}, "event": "what"},
         {"where": {"what": "mint"}, "event": {"text": "executed"}},
@@ -339,8 +339,8 @@ def test_invalid_location_is_refused_before_anything_is_created(tmp_path: Path) 
 
 
 def test_rows_bucketed_in_parts_form_the_same_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With many rows a bucket each piece is put in order by itself, with few those of many pieces are; what is in
-    memory at the end and what was set aside before are one."""
+    """With many rows per bucket each part is sorted separately, with few those of many parts together; the rows in
+    memory at the end and those written before form one ledger."""
     own = {name: field for name, field in FIELDS.items() if name != "lane"}
     of = mapping(fields={**own, "lane": "who", "receiver": {"column": "to", "optional": True}})
     found = []

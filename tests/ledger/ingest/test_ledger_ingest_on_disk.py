@@ -27,7 +27,7 @@ from tests.recordings import Recordings
 
 
 def contents(lake: str) -> dict[str, Any]:
-    """Return what is in a ledger."""
+    """Return the content of a ledger."""
     ledger = open_ledger(lake)
     found: dict[str, Any] = {f"bucket {bucket}": ledger.rows(bucket).to_pylist() for bucket in range(ledger.buckets)}
     for table in ("quarantine", "observed", "promises", "state"):
@@ -107,7 +107,7 @@ def test_task_error_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
 
 
 class Enough(Exception):
-    """All that was written was taken."""
+    """All written records were ingested."""
 
 
 def test_followed_folder_yields_the_ledger_of_one_call(

@@ -19,7 +19,7 @@ from tests.support.properties.audit_ledgers import table
 
 
 def rows(*blocks: tuple[str | None, int | None, int | None], **changes: Any) -> pa.Table:
-    """Return rows of chain, time and height each."""
+    """Return rows of chain, time and height."""
     event = {"protocol": "p", "kind": "request", "event": "sent", "stated_by": "t", **changes}
     return table([{**event, "chain": c, "time": t, "height": h} for c, t, h in blocks], LEDGER_SCHEMA)
 

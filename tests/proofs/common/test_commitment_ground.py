@@ -13,7 +13,7 @@ VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 
 
 def varint(value: int, padding: int = 0) -> bytes:
-    """A base-128 integer, with ``padding`` bytes that say nothing."""
+    """A base-128 integer with ``padding`` redundant bytes."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -138,7 +138,7 @@ def test_deep_messages_are_refused(depth: int) -> None:
 
 
 def test_messages_up_to_the_depth_limit_of_the_library_are_read() -> None:
-    """Two parsers and one writer count levels; what one of them takes, the other must not fail on."""
+    """Two parsers and one writer count levels; none of them fails on what another one accepts."""
     for depth in range(40, 60):
         data = nested(depth)
         try:

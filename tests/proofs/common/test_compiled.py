@@ -36,7 +36,7 @@ def folder(source: Path, **environ: str) -> str:
 
 
 def package(place: Path, loop: str) -> Path:
-    """Write a package with nothing but the compiler, a file of loops and one of their constants; return the loops."""
+    """Write a package with only the compiler, a loop module and one of its constants; return the loops."""
     copy = place / "causeway_proofs"
     copy.mkdir(parents=True)
     (copy / "__init__.py").touch()
@@ -50,7 +50,7 @@ def package(place: Path, loop: str) -> Path:
 
 
 def test_changed_loop_source_is_compiled_into_another_folder(tmp_path: Path) -> None:
-    """One file's loops may call another's, of which numba's own stamp knows nothing; constants are compiled in."""
+    """Loops of one file may call another's, which numba's own stamp ignores; constants are compiled in."""
     loop = package(tmp_path, "from causeway_proofs.constants import MORE")
     first = folder(tmp_path)
     assert Path(first).is_dir()
@@ -81,7 +81,7 @@ def more(numbers, other, out):
 
 
 def run(place: Path, text: str) -> str:
-    """Return what a script says that runs with such a package."""
+    """Return the output of a script that runs with such a package."""
     settings = {**os.environ, "PYTHONPATH": str(place)}
     done = subprocess.run([sys.executable, "-c", text], env=settings, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -89,7 +89,7 @@ def run(place: Path, text: str) -> str:
 
 @pytest.mark.slow
 def test_corrupted_cached_code_is_recompiled(tmp_path: Path) -> None:
-    """Cut off, or with other bytes: a file system gives that back after a power failure."""
+    """Truncated, or with other bytes: a file system may return that after a power failure."""
     package(tmp_path, LOOP)
     use = "from causeway_proofs.some_loops import double; print(double(21), len(double.stats.cache_hits))"
     run(tmp_path, "from causeway_proofs.jit import compile_all_loops; compile_all_loops()")
@@ -158,7 +158,7 @@ def test_uncompiled_loops_are_compiled_before_a_command_starts(
 
 
 def test_machine_without_a_cache_folder_is_no_error(tmp_path: Path) -> None:
-    """Neither beside the package nor in the user's cache: code that is compiled there is for one process."""
+    """Neither beside the package nor in the user's cache: compiled code then serves one process."""
     file = tmp_path / "file"
     file.touch()
     text = (
@@ -233,7 +233,7 @@ def test_full_disk_is_reported_and_no_code_marked_as_prepared(tmp_path: Path) ->
 
 
 def test_uncompiled_loops_give_equal_results_and_refuse_other_arguments(tmp_path: Path) -> None:
-    """Numba's functions in C look at the sizes of what they are given, and take numbers of one type for another."""
+    """Numba's functions in C use the sizes of their arguments, and convert numbers between types."""
     text = """
 import sys
 from causeway_proofs import jit_code

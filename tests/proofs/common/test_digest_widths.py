@@ -20,7 +20,7 @@ LANES = "from causeway_proofs.hashing import vector_instructions; print(vector_i
 
 
 def without(*instructions: str) -> str:
-    """Return what this processor can do, but for kinds of instructions whose names begin so."""
+    """Return the features of this processor except those with these prefixes."""
     features = dict(get_host_cpu_features())
     if not features.get("sse2"):
         pytest.skip("vectors of this processor have one width")

@@ -35,7 +35,7 @@ def test_slices_may_overlap() -> None:
 
 
 def colliding(count: int) -> list[bytes]:
-    """Return slices of 64 bytes with one weak hash: the first word is any, the fifth brings the state back."""
+    """Return slices of 64 bytes with one weak hash: the first word is any, the fifth restores the state."""
 
     def after(word: int) -> int:
         with np.errstate(over="ignore"):

@@ -14,14 +14,14 @@ import pytest
 
 FOLDER = Path(library.__file__).parent
 SHARED = {"distinct", "hashing", "wire"}
-"""Packages that all families stand on."""
+"""Packages that all families depend on."""
 
 FAMILIES = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py") if path.parent.name not in SHARED)
 HEAVY = ("numpy", "pyarrow", "pydantic", "google.protobuf", "cryptography", "pyspark")
 
 
 def loaded_by(statement: str) -> set[str]:
-    """Return the modules that a fresh Python has loaded after a statement."""
+    """Return the modules loaded by a fresh Python for a statement."""
     told = subprocess.run(
         [sys.executable, "-c", f"import json, sys; {statement}; print(json.dumps(list(sys.modules)))"],
         capture_output=True,

@@ -64,7 +64,7 @@ def alterations(value: Any) -> Iterator[Any]:
 
 
 def refused(document: dict[str, Any], trust: Trust) -> bool:
-    """Return whether a document proves nothing: it is false, or none, such as with a hasher of an unknown name."""
+    """Return whether a document proves nothing: it is false or malformed, such as with an unknown hasher."""
     try:
         return not verify_document(build_document(document, "altered"), trust).valid
     except InvalidInput as error:
@@ -109,7 +109,7 @@ def test_first_state_that_lists_a_message_is_found_without_a_height(lake: str) -
 
 
 def test_each_leaf_of_a_fork_proves_its_own_list(tmp_path: Path) -> None:
-    """Leaf 0 alone has what ``left`` posts, leaf 1 what ``right`` does; leaf 1 is kept, and ``left`` goes back."""
+    """Leaf 0 alone has the posts of ``left``, leaf 1 those of ``right``; leaf 1 is final, and ``left`` is reverted."""
     opened = open_lake(make_lake(tmp_path, faults=FORK))
     first, second = relay_leaves(opened, 7)
     assert first.number == second.number == 7 and first.root != second.root

@@ -17,7 +17,7 @@ from causeway.proving.prover import ProvableMessage, find_offers, prove_offer
 
 @pytest.fixture(scope="module", params=protocol_names("prover"))
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Make a lake in which programs of two chains asked each other."""
+    """Make a lake in which programs of two chains called each other."""
     short = {"xdm": {"archiving_depth": 1, "challenge_period": 1}}.get(request.param, {})
     net = cw.Network(["left", "right"], [cw.Deploy("echo", chain="left")], protocol=request.param, options=short)
     for text in ("one", "two"):

@@ -26,7 +26,7 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 
 @pytest.fixture
 def verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Give a function that runs ``causeway verify`` on files, bytes or JSON, and gives its exit code and verdict."""
+    """Return a function that runs ``causeway verify`` on files, bytes or JSON, and returns exit code and verdict."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: Any) -> tuple[int, dict[str, Any]]:
@@ -158,7 +158,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def test_any_value_in_a_response_is_judged(verify: Run) -> None:
-    """What changes nothing is what no proof needs: the envelope, and what the node says beside its proof."""
+    """Only parts that no proof needs change nothing: the envelope, and the node's other fields."""
     case = load_vectors("ibc_queries")["answers"][0]
     trust = parse_trust(json.dumps({"signed_header": {"header": case["header"]}}).encode(), "trust")
     whole = {"jsonrpc": "2.0", "id": 1, "result": {"response": case["response"]}}

@@ -42,7 +42,7 @@ ENGINES = [
 
 @pytest.fixture(params=ENGINES)
 def function(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> HashFunction:
-    """A hash function, which every call has computed by one engine."""
+    """A hash function computed by one engine."""
     function: HashFunction
     function, engine = request.param
     monkeypatch.setattr(columns, "engine_for", lambda of, count: engine if of is function else None)

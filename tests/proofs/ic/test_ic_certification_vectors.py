@@ -26,7 +26,7 @@ from tests.oracles.ic.merged_trees import merge
 from tests.vectors import load_vectors
 
 CHECKED_BITS = 160
-"""How many bits of a certificate are flipped, spread over all of it: each costs up to two signature checks."""
+"""Number of flipped bits of a certificate, spread over all of it: each costs up to two signature checks."""
 
 
 def test_hash_tree_digests_and_encodings() -> None:

@@ -67,7 +67,7 @@ def test_each_failed_signature_is_named_as_one_by_one() -> None:
 
 
 def test_mutually_cancelling_errors_are_found() -> None:
-    """Two signatures whose sum is right, each of them wrong: without coefficients they would pass."""
+    """Two wrong signatures with the right sum: without coefficients they would pass."""
     error = G1Point()
     first = bls.signature_point(SIGNATURES[0]) + error
     second = bls.signature_point(SIGNATURES[1]) - error

@@ -44,7 +44,7 @@ def scenario(**options: Any) -> Scenario:
 
 
 class Watched:
-    """A kernel, and what its states are in canonical form, row by row in the order of ``numbers``."""
+    """A kernel with the canonical form of its states, row by row in the order of ``numbers``."""
 
     def __init__(self, played: Scenario) -> None:
         self.run = KernelRun(played, apart=False)
@@ -155,7 +155,7 @@ def test_rounds_offer_the_slices_of_the_whole_state() -> None:
 
 @pytest.mark.parametrize(("version", "refused"), [("V23", []), ("V25", ["InvalidStream(DecodeFailed)"])])
 def test_height_in_the_state_needs_a_witness(version: str, refused: list[str]) -> None:
-    """From version 24 on whoever leaves the witness of the height out could say any other."""
+    """From version 24 on, an omitted height witness would allow any other height."""
     kernel = Watched(scenario(certification_version=version))
     view = kernel.run.view
 
@@ -217,7 +217,7 @@ def test_faulty_nodes_are_named_without_effect_while_a_threshold_is_honest() -> 
 
 
 def test_rebuilt_trees_leave_stream_sizes_unchanged() -> None:
-    """Whoever builds them is given all messages in streams, those of the loopback stream too, which are collected
+    """The builder receives all messages in streams, including those of the loopback stream, which are collected
     before a part of a segment is: they count for no other stream."""
     many = ops(*(("call", 10, "echo", bytes(40), 0, None) for _ in range(6)))
     here = ops(("call", 21, "echo", b"", 0, None))

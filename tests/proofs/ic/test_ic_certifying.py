@@ -54,7 +54,7 @@ def test_one_key_and_any_nodes_make_the_same_certification() -> None:
 
 
 def test_keys_are_derived_from_the_seed_and_constant() -> None:
-    """A lake of an earlier run is re-executed with the keys that it was signed with."""
+    """A lake of an earlier run is replayed with the keys of its signatures."""
     assert WHOLE.public_key(0)[:8].hex() == "ac376e3b97727a77"
     assert SHARED.public_key(0) == WHOLE.public_key(0) != WHOLE.public_key(1)
 

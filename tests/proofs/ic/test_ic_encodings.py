@@ -68,7 +68,7 @@ REJECT = RejectContext(StreamRejectCode.SysFatal, "Oops")
 
 
 def with_item(encoded: bytes, count: int, added: bytes) -> bytes:
-    """Return the encoding of a map with ``count`` entries more."""
+    """Return the encoding of a map with ``count`` more entries."""
     assert encoded[0] & 0xE0 == 0xA0
     return bytes([encoded[0] + count]) + encoded[1:] + added
 

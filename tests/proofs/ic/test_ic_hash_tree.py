@@ -167,7 +167,7 @@ def test_messages_about_long_labels_stay_short() -> None:
 
 
 def balanced(leaves: int) -> bytes:
-    """Return forks over empty nodes in CBOR; there is one fork less than leaves."""
+    """Return forks over empty nodes in CBOR, one fork fewer than leaves."""
     level = [b"\x81\x00"] * leaves
     while len(level) > 1:
         paired = [b"\x83\x01" + level[at] + level[at + 1] for at in range(0, len(level) - 1, 2)]

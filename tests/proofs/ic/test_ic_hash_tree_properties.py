@@ -40,7 +40,7 @@ example_settings = settings(deadline=None, derandomize=True, max_examples=sized(
 
 
 def look(content: object, path: list[bytes]) -> tuple[LookupStatus, bytes]:
-    """What a lookup in the whole content must say."""
+    """The expected result of a lookup in the whole content."""
     for label in path:
         if not isinstance(content, dict) or label not in content:
             return LookupStatus.ABSENT, b""

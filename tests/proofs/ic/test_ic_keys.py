@@ -38,7 +38,7 @@ def test_known_signature() -> None:
 
 
 def outside_subgroup(read: Callable[[bytes], Any], length: int) -> bytes:
-    """A point that lies on the curve and not in the subgroup, as nearly all do that were not made from it."""
+    """A point on the curve but not in the subgroup, like nearly all points not derived from it."""
     for at in range(1, 100):
         data = b"\x80" + at.to_bytes(length - 1, "big")
         try:

@@ -196,7 +196,7 @@ def test_malformed_witnesses_are_refused(data: str, text: str) -> None:
 
 
 def wire_tree(*children: tuple[bytes, bool]) -> bytes:
-    """Return the protobuf form of a tree of one level, which has children with a label and, if true, a node."""
+    """Return the protobuf form of a one-level tree, with children of a label and, if true, a node."""
     message = xnet_pb2.LabeledTree()
     message.sub_tree.SetInParent()
     for label, has_node in children:
@@ -282,7 +282,7 @@ def test_slice_arrives_unchanged() -> None:
 
 
 def with_height_witness(height: int = 300) -> CertifiedStreamSlice:
-    """Return a slice of a state that has its height in it, with the witness of that."""
+    """Return a slice of a state with a height, and the height witness."""
     contents = state()
     assert isinstance(contents, SubTree)
     metadata = subtree(height=TreeLeaf(encode_leb128(height)), prev_state_hash=TreeLeaf(bytes(32)))

@@ -67,7 +67,7 @@ def trees_and_parts(draw: st.DrawFn) -> tuple[LabeledTree, LabeledTree, LabeledT
 
 
 def without(tree: LabeledTree, taken: LabeledTree) -> LabeledTree | None:
-    """Return what is left of ``tree`` when the leaves of ``taken`` are taken out; None if nothing is."""
+    """Return ``tree`` without the leaves of ``taken``; None if it is empty then."""
     if isinstance(tree, TreeLeaf) or isinstance(taken, TreeLeaf) or not tree.children:
         return None
     left = {
@@ -103,7 +103,7 @@ def test_witnesses(given_: tuple[LabeledTree, LabeledTree, LabeledTree]) -> None
 
 
 class OtherRoot(ProofError):
-    """For this test: the root is another."""
+    """For this test: the root differs."""
 
 
 def require_root(part: LabeledTree, witness: bytes, root: bytes) -> None:

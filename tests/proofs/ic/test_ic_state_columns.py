@@ -34,7 +34,7 @@ LABELS = ("accounts", "input_queues", "program:ledger", "turns")
 
 
 def climb(path: bytes, root: bytes, destination: bytes) -> bytes:
-    """Return the root at the end of a stream's path, read as the docs have it."""
+    """Return the root at the end of a stream's path, as documented."""
     first, second = path[0], path[1]
     steps = [path[start : start + 33] for start in range(2, len(path), 33)]
     assert len(steps) == first + second and len(steps[-1]) == 33
@@ -71,7 +71,7 @@ def test_roots_and_paths_match_the_tree_built_node_by_node(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_verdicts_on_heights_together_equal_those_of_one_by_one(version: CertificationVersion) -> None:
-    """Whatever is wrong with one of them, first or last, and whatever shape it has: nobody else's verdict changes."""
+    """An error of one of them, first or last, of any shape, changes no other verdict."""
     states = generated(3, 17, version, LABELS)
     found = state_roots(states)
     honest = [
@@ -93,7 +93,7 @@ def test_verdicts_on_heights_together_equal_those_of_one_by_one(version: Certifi
 
 
 def alone(certification: Certification) -> object:
-    """Return what is found of one certification's height by itself."""
+    """Return the verdict on one certification's height alone."""
     try:
         return certification.verify_height()
     except ProofError as error:

@@ -54,7 +54,7 @@ def values(column: Any) -> Any:
 
 
 def changed(before: Frame, after: Frame) -> dict[str, list[int]]:
-    """Return the columns that differ, and in which rows."""
+    """Return the differing columns and their rows."""
     found: dict[str, list[int]] = {}
     for name in after.names:
         old = values(before[name]) if name in before else [None, None]

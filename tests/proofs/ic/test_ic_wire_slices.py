@@ -160,7 +160,7 @@ def test_signature_is_verified_once_per_root_and_key(monkeypatch: pytest.MonkeyP
 
 
 def _strange(number: int) -> tuple[bytes, ...]:
-    """Return messages of one slice, of which some have no row in columns."""
+    """Return messages of one slice, some without a row in columns."""
     drawn = random.Random(number)
     id_of = canister_id(7)
     kinds: list[Callable[[], StreamMessage]] = [
@@ -210,7 +210,7 @@ def column_values(column: Any) -> list[object]:
 
 
 def verdict_of(read: Callable[[], list[tuple[object, ...]]]) -> list[tuple[object, ...]] | str:
-    """Return what is read, or the name and text of the error."""
+    """Return the read value, or the name and text of the error."""
     try:
         return read()
     except ProofError as error:

@@ -98,7 +98,7 @@ def test_any_changes_yield_the_trees_of_the_streams(
 
 
 def _compare(forest: StreamForest, first: U64, stop: U64, sides: Digests, counts: Rows) -> None:
-    """See that runs and their sides give the roots of the streams."""
+    """Check that ranges and their siblings give the roots of the streams."""
     roots = forest.roots(forest.keys)
     ends = np.cumsum(counts)
     for row in range(len(forest.keys)):

@@ -52,9 +52,9 @@ NAMES = list(DOCUMENTS)
 
 @pytest.fixture
 def verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Give a function that runs ``causeway verify`` in a folder of its own; what is no text becomes a file there.
+    """Return a function that runs ``causeway verify`` in its own folder; non-text arguments become files there.
 
-    Where nothing is trusted, it asks whether the file is consistent; ``None`` among the arguments: not even that.
+    Without trust it asks whether the file is consistent; ``None`` among the arguments: not even that.
     """
 
     def placing(run: Run) -> Run:
@@ -177,7 +177,7 @@ def test_false_under_another_trust_that_overrides_the_file(verify: Run, name: st
 
 
 def proofs(document: Document) -> Iterator[tuple[str | int, ...]]:
-    """Yield the places of texts with hexadecimal digits in a document's proof."""
+    """Yield the positions of hexadecimal texts in a document's proof."""
     stack: list[tuple[tuple[str | int, ...], Any]] = [(("proof",), document.get("proof"))]
     while stack:
         place, value = stack.pop()
@@ -306,7 +306,7 @@ def test_malformed_proof_is_refused(verify: Run, name: str) -> None:
 
 
 REFUSED = {"ClientExpired", "CorruptedProof", "MalformedProof"}
-"""Errors under which nothing can be said of the claim."""
+"""Errors that leave the claim undecided."""
 
 
 @pytest.mark.parametrize("case", FALSE)
@@ -841,7 +841,7 @@ def test_verdict_describes_the_subject_without_a_claim(verify: Run) -> None:
 
 
 def test_keys_in_one_gap_are_proved_absent_by_one_proof(verify: Run) -> None:
-    """And a path that no store has is not followed, which could take for ever."""
+    """A path of no store is not followed, which could take for ever."""
     batch = copy.deepcopy(DOCUMENTS["ics23_batch"])
     batch["items"] = [{"key": f"text:carl{number}", "value": None} for number in range(50)]
     found = json.loads(verify(batch, "--json")[1])

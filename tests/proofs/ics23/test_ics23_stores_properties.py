@@ -66,7 +66,7 @@ def built(kind: str, store: dict[bytes, bytes]) -> ProvableStore:
 
 
 def updates(history: list[tuple[dict[bytes, bytes], set[int]]]):
-    """Yield (upserts, deletions, store afterwards): numbers pick what is deleted from what is there."""
+    """Yield (upserts, deletions, store afterwards): numbers select deletions among the stored keys."""
     store: dict[bytes, bytes] = {}
     for upserts, picks in history:
         there = sorted(store.keys() - upserts.keys())

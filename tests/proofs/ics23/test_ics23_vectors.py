@@ -125,7 +125,7 @@ def test_path_of_a_proof_ends_at_its_root(single: list[tuple[str, dict[str, byte
 
 
 def neighbors(case: dict[str, bytes]) -> list[bytes]:
-    """Return the keys of the neighbours that a proof of absence shows."""
+    """Return the keys of the neighbours in a proof of absence."""
     proof = decode_proof(case["proof"]).nonexist
     return [getattr(proof, side).key for side in ("left", "right") if proof.HasField(side)]
 

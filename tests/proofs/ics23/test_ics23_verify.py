@@ -111,7 +111,7 @@ def test_altered_proof_is_refused_or_remarked_on(kind: str, stored: dict[bytes, 
 
 
 def flips(proof: bytes, data: st.DataObject) -> list[bytes]:
-    """Return ``proof`` with one bit flipped, at a few places."""
+    """Return ``proof`` with one bit flipped, at a few positions."""
     flipped = []
     for bit in data.draw(st.lists(st.integers(0, 8 * len(proof) - 1), min_size=4, max_size=4)):
         changed = bytearray(proof)

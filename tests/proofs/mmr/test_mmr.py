@@ -151,7 +151,7 @@ def test_bulk_append_equals_single_appends() -> None:
 
 
 def test_proofs_of_many_leaves() -> None:
-    """Levels of which many nodes are computed, as columns, down to few."""
+    """Levels with many computed nodes, as columns, down to few."""
     count = 1543
     mountains = grown(count)
     for indices in (range(count), range(0, count, 2), range(1, count - 9, 2)):

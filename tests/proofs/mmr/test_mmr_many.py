@@ -36,7 +36,7 @@ def grown(count: int) -> MountainRange:
 
 @dataclass(frozen=True)
 class Case:
-    """A proof of one leaf and what is trusted."""
+    """A proof of one leaf and its trusted root and count."""
 
     proof: LeafProof
     leaf: bytes
@@ -74,7 +74,7 @@ def require_same(cases: Sequence[Case]) -> list[int]:
 
 
 def damaged(chance: Random, count: int) -> list[Case]:
-    """Return proofs of which most have one change, some two, a few none."""
+    """Return proofs, most with one change, some with two, a few unchanged."""
     sizes = [1, 2, 3, 4, 7, 64, 100, 127, 129, 600]
     ranges = [grown(size) for size in sizes]
     cases: list[Case] = []

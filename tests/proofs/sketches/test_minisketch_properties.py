@@ -50,7 +50,7 @@ def inverse(element: int, bits: int) -> int:
 
 
 def roots_of(polynomial: list[int], bits: int) -> list[int] | None:
-    """Return the roots of a monic polynomial, None if it has not as many different ones as its degree."""
+    """Return the roots of a monic polynomial, None if it has fewer different ones than its degree."""
     degrees, roots = np.array([len(polynomial) - 1]), np.zeros(len(polynomial), dtype=np.uint64)
     polynomials, first = np.array(polynomial, dtype=np.uint64), np.ones(1, dtype=np.uint64)
     find_roots(polynomials, np.zeros(1, dtype=np.int64), degrees, first, bits, Field(bits).tail, roots)
@@ -211,7 +211,7 @@ def test_repeated_root_is_no_set() -> None:
 
 
 def test_sketches_of_many_sets_equal_those_of_each() -> None:
-    """One empty, one too large for its capacity, one above its limit, one no set at all."""
+    """One empty, one too large for its capacity, one above its limit, one not a set."""
     chance, field = np.random.default_rng(9), Field(33)
     sizes, counts = np.array([3, 0, 20, 9, 40, 1]), np.array([5, 2, 24, 9, 12, 1])
     limits = np.array([5, 2, 24, 8, 12, 1])

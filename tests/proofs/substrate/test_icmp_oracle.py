@@ -23,7 +23,7 @@ MODES = [
 
 
 def test_all_guarantees_hold_on_any_network() -> None:
-    """And the networks are no idle ones: everything that can be refused is, and there are forks that consume."""
+    """The networks are not idle: every possible refusal occurs, and there are forks that consume."""
     seen: Counter[str] = Counter()
     for seed in range(40):
         upper, rule = MODES[seed % 4]

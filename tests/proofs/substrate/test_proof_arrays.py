@@ -39,7 +39,7 @@ LEAVES = np.zeros((3, 32), dtype=np.uint8)
 
 
 def damaged(*offsets: int) -> pa.LargeBinaryArray:
-    """Return a column whose inner offsets nobody has looked at, as out of a file or from the wire."""
+    """Return a column with unchecked inner offsets, as from a file or the wire."""
     ends, data = pa.py_buffer(np.array(offsets)), pa.py_buffer(b"abc")
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, [None, ends, data])
 

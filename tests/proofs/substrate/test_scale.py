@@ -28,7 +28,7 @@ TYPES = ScaleTypes(
 
 
 def require_refused(name: str, data: bytes, reason: str, columns: bool = True) -> None:
-    """Compare what both forms say of an encoding."""
+    """Compare the verdicts of both forms on an encoding."""
     with pytest.raises(FailedToDecode, match=reason) as refused:
         TYPES.decode(name, data, "it")
     if columns:

@@ -20,7 +20,7 @@ SEEDS, MUTATIONS = 12, 24
 
 
 def own_verdict(drawn: RandomType, data: bytes) -> tuple[Any, str | None]:
-    """Return the value of an encoding, or why it is refused."""
+    """Return the value of an encoding, or the reason of its refusal."""
     try:
         return drawn.types.decode(drawn.name, data, "it"), None
     except ProofError as error:

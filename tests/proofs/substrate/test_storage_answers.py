@@ -25,7 +25,7 @@ ALL = [watermark_key(3), *(unrouted_key(number, 3) for number in range(WATERMARK
 
 
 def proof_of(state: Mapping[bytes, bytes], entries: list[dict[str, Any]], head: bool = True) -> tuple[Any, Any]:
-    """A true document with some entries, and what is trusted for it: a header, or a root."""
+    """A valid document with some entries, and its trust: a header, or a root."""
     trie = Trie.build([*state], [*state.values()])
     keys = [build_document({"kind": KIND, "entries": [one], "proof": []}, "").document._keys()[0] for one in entries]  # type: ignore[attr-defined]
     nodes = [node.hex() for node in prove(trie, keys)]
@@ -74,7 +74,7 @@ def test_incomplete_list_is_noted_as_incomplete(keys: list[bytes], said: str) ->
 
 
 def test_misspelled_item_is_shown_by_its_name(capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of absent keys of an item that is none, as if nothing waited: true, and it says what it is worth."""
+    """A list of absent keys of a non-existent item, as if the queue were empty: true, with a note on its meaning."""
     entries = raw(ALL[:1]) + [
         {
             "storage": {

@@ -48,7 +48,7 @@ def header(mark: int, bits: int, partial: list[int]) -> bytes:
 
 
 def node(entries: Entries, depth: int, version: int) -> bytes:
-    """Return the encoding of the node over sorted entries whose keys are the same up to ``depth``."""
+    """Return the encoding of the node over sorted entries whose keys are equal up to ``depth``."""
     first, last = entries[0][0], entries[-1][0]
     end = depth
     while end < min(len(first), len(last)) and first[end] == last[end]:
@@ -80,7 +80,8 @@ def root(state: Mapping[bytes, bytes], version: int) -> bytes:
 
 
 def proof(state: Mapping[bytes, bytes], keys: Iterable[bytes], version: int) -> list[bytes]:
-    """Return what reads of ``keys`` need: encodings on the way that are no parts of others, and values by hash."""
+    """Return the nodes that reads of ``keys`` need: encodings on the path that are no parts of others, and values by
+    hash."""
     nodes = set() if state else {b"\x00"}
     ordered = sorted(([half for byte in key for half in divmod(byte, 16)], value) for key, value in state.items())
     for key in keys:

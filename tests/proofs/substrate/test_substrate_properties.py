@@ -35,7 +35,7 @@ from tests.tiers import sized
 
 VERSIONS = st.sampled_from(StateVersion)
 NEAR_KEYS = st.binary(max_size=5).map(lambda key: bytes(byte & 0x11 for byte in key))
-"""Keys of few different nibbles: many are the beginnings of others."""
+"""Keys of few different nibbles: many are prefixes of others."""
 LONG_KEYS = st.tuples(st.sampled_from([bytes(32), b"\xff" * 40]), st.binary(max_size=3)).map(b"".join)
 KEYS = NEAR_KEYS | LONG_KEYS | st.binary(max_size=70)
 VALUES = st.binary(max_size=4) | st.sampled_from([b"v" * length for length in (20, 28, 29, 31, 32, 33, 64, 16_384)])
@@ -112,7 +112,7 @@ def test_every_change_of_a_proof_is_detected(
 
 
 class TrieMachine(RuleBasedStateMachine):
-    """A trie and a dictionary that go through the same changes, with snapshots of both."""
+    """A trie and a dictionary with the same changes, with snapshots of both."""
 
     @initialize(state=STATES, version=VERSIONS)
     def start(self, state: dict[bytes, bytes], version: StateVersion) -> None:

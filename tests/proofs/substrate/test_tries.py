@@ -30,7 +30,7 @@ LENGTHS = [0, 1, 2, 20, 26, 28, 29, 30, 31, 32, 33, 34, 64, 70]
 
 
 def random_key(chance: random.Random) -> bytes:
-    """Keys of few different nibbles, of which many are the beginnings of others, or with long common beginnings."""
+    """Keys of few different nibbles, many of them prefixes of others, or with long common prefixes."""
     kind = chance.randrange(3)
     if kind == 0:
         return bytes(byte & 0x11 for byte in chance.randbytes(chance.randrange(5)))
@@ -42,7 +42,7 @@ def random_key(chance: random.Random) -> bytes:
 
 @dataclass
 class Kept:
-    """Tries and what should be in them."""
+    """Tries and their expected content."""
 
     chance: random.Random
     tries: Tries = field(default_factory=Tries)
@@ -118,7 +118,7 @@ class Kept:
         assert not verdicts.codes.any()
 
     def is_as_small_as_when_built(self) -> None:
-        """One trie, after the others are closed, takes as much room as when its entries alone are stored."""
+        """One trie, after the others are closed, takes as much memory as its entries alone."""
         last = self.chance.choice(sorted(self.states))
         self.close([number for number in self.states if number != last])
         version, state = self.states[last]
@@ -153,7 +153,7 @@ def test_tries_and_their_copies_survive_any_batches(seed: int, monkeypatch: pyte
 
 
 def test_state_of_constant_size_takes_no_more_memory() -> None:
-    """Messages come and go: their keys and values, nodes and blocks are given up as they do."""
+    """Messages come and go: their keys and values, nodes and blocks are freed with them."""
     tries = Tries()
     number = int(tries.open(1)[0])
     sizes = []
@@ -169,7 +169,7 @@ def test_state_of_constant_size_takes_no_more_memory() -> None:
 
 
 def test_sparse_heap_is_compacted_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries come and go in order, but for one in fifty that stays; those are moved aside, and are what they were."""
+    """Entries come and go in order, except for one in fifty; those are moved aside unchanged."""
     packed = []
     monkeypatch.setattr(trie_heap, "SMALL_HEAP", 0)
 
@@ -213,7 +213,7 @@ def test_copies_share_unchanged_nodes() -> None:
 
 @pytest.mark.parametrize("removed", [b"\x11\x11", b"\x11\x11\x0a", b"\x11\x11\x4a", b"\x11\x11\x9a"])
 def test_node_retains_no_key_of_a_closed_copy(removed: bytes) -> None:
-    """A partial key is read from an entry below the node, never from one that another version alone still has."""
+    """A partial key is read from an entry below the node, never from one of another version alone."""
     tries = Tries()
     present, other = tries.open(2).tolist()
     state = {b"\x11\x11" + end: b"v" * 40 for end in (b"", b"\x0a", b"\x4a", b"\x9a")}
@@ -263,7 +263,7 @@ def test_last_of_several_changes_of_a_key_counts() -> None:
 
 @pytest.mark.parametrize("count", [2, 300, 3_000])
 def test_keys_are_sorted(count: int) -> None:
-    """Also those that differ only behind more words than are compared at once."""
+    """Also those that differ only after more words than are compared at once."""
     chance = random.Random(count)
     beginnings = [b"", b"\x00", b"\x01" * 40, b"\x01" * 40 + b"\x02" * 40, bytes(50)]
     keys = [chance.choice(beginnings) + chance.randbytes(chance.randrange(3)) for _ in range(count)]
@@ -277,7 +277,7 @@ def test_keys_are_sorted(count: int) -> None:
 
 
 def test_longest_keys() -> None:
-    """Keys of 32,767 bytes, each the beginning of others, or the same up to the last nibble."""
+    """Keys of 32,767 bytes, each a prefix of others, or equal up to the last nibble."""
     chain = [bytes(length) for length in (0, 1, 255, 256, 16_384, 32_766, 32_767)]
     state = {key: b"v" * (len(key) % 70) for key in [*chain, bytes(32_766) + b"\x01", bytes(32_766) + b"\x10"]}
     for version in StateVersion:
@@ -290,7 +290,7 @@ def test_longest_keys() -> None:
 
 @pytest.mark.parametrize("broken", ["with_nodes", "digest_slices"])
 def test_interrupted_change_leaves_consistent_roots(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory may run out when more room is needed in the middle of changes, or when their nodes are hashed."""
+    """Memory may run out when more is needed during changes, or when their nodes are hashed."""
     state = {sha256(bytes([n])).digest(): bytes(n % 60) for n in range(200)}
     tries = Tries()
     number = tries.open(1)

@@ -39,13 +39,13 @@ SECOND = 10**9
 
 @dataclass(frozen=True)
 class Signed:
-    """A header as its validators have signed it: for the kernel in bytes, for the oracle in plain values."""
+    """A header signed by its validators: for the kernel in bytes, for the oracle in plain values."""
 
     update: HeaderUpdate
     plain: ibc.Header
 
     def shown(self, remote: str = "right") -> tuple[str, Any, Any, str]:
-        """The call that brings it: kind, wire message, the oracle's argument, of which chain it is said to be."""
+        """The call that submits it: kind, wire message, the oracle's argument, the claimed chain."""
         return "update", wire.UpdateHeader(remote=remote, header=self.update.encode()), self.plain, remote
 
 
@@ -72,7 +72,7 @@ def signed(
 
 
 def evidence(one: Signed, other: Signed, remote: str = "right") -> tuple[str, Any, Any, str]:
-    """The call that brings two headers."""
+    """The call that submits two headers."""
     shown = Misbehaviour(one.update, other.update).encode()
     message = wire.SubmitMisbehaviour(remote=remote, misbehaviour=shown)
     return "misbehaviour", message, (one.plain, other.plain), remote
@@ -80,7 +80,7 @@ def evidence(one: Signed, other: Signed, remote: str = "right") -> tuple[str, An
 
 @dataclass
 class Right:
-    """The other chain: what it has in its queues for the zone, and what of that a call may show."""
+    """The other chain: its queues for the zone, and the provable parts of them."""
 
     stores: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
     """By root."""
@@ -93,13 +93,13 @@ class Right:
         self.receipts.init()
 
     def commit(self) -> bytes:
-        """Keep the store as it is now; give its root."""
+        """Retain the current store; return its root."""
         root = SimpleStore.of(*columns(self.entries)).root
         self.stores[root] = dict(self.entries)
         return root
 
     def proof(self, kind: str, name: bytes, of: Signed, **other: Any) -> tuple[str, Any, Any, str]:
-        """The call that proves what was under a key when a header was made; ``other`` replaces parts of it."""
+        """The call that proves the value of a key at a header; ``other`` replaces parts of it."""
         store = self.stores[of.plain.root]
         remote = other.pop("remote", "right")
         parts: dict[str, Any] = {
@@ -116,7 +116,7 @@ class Right:
 
 
 class Oracle(ibc.Network):
-    """Keeps the outcomes of a block's calls."""
+    """Records the outcomes of a block's calls."""
 
     outcomes: list[str]
 
@@ -170,7 +170,7 @@ class Zones(Network):
         return (self.height + 1) * TICK_NS
 
     def bring(self, *calls: tuple[str, Any, Any, str], user: int = 7) -> list[str]:
-        """Make a block in which somebody submits calls; what came of them in the kernel, and in the oracle the same."""
+        """Make a block with submitted calls; the outcomes in the kernel and in the oracle are equal."""
         if calls:
             messages = [wire.Call(**{kind: message}) for kind, message, _, _ in calls]
             self.carry(0, wire.Transaction(calls=messages).SerializeToString(), carrier=user)
@@ -193,25 +193,25 @@ class Zones(Network):
         return found
 
     def content(self) -> dict[str, Any]:
-        """All state but the fee accounts of relayers."""
+        """All state except the fee accounts of relayers."""
         schemas = {name: table.schema for name, table in self.kernel.tables().items()}
         return {
             name: frame.to_table(schemas[name]) for name, frame in self.state.frames().items() if name != "relayers"
         }
 
     def refuses(self, call: tuple[str, Any, Any, str], why: str) -> None:
-        """Make a block with one call, which is refused and changes nothing."""
+        """Make a block with one call, which is refused without a change."""
         before = self.content()
         assert self.bring(call) == [why]
         assert self.content() == before
 
     def header(self, height: int, **other: Any) -> Signed:
-        """A header of the other chain's present store, a tick old when it comes with the next block."""
+        """A header of the other chain's present store, a tick old in the next block."""
         return signed(height, self.now() - TICK_NS // 2, self.right.commit(), **other)
 
 
 def packet(payload: bytes = b"hello", sender: int = FAR, receiver: int = ECHO) -> bytes:
-    """What the other chain has in its send queue: a call."""
+    """The content of the other chain's send queue: a call."""
     envelope = ibc.programs.encode_envelope(sender, 0, ibc.Call(receiver, "echo", payload))
     return ibc.encode_packet(ibc.Packet("call", envelope))
 

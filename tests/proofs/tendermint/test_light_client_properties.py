@@ -173,7 +173,7 @@ def test_any_flipped_bit_of_a_signed_header_is_refused() -> None:
 
 @functools.cache
 def right_update() -> tuple[TrustedHeader, bytes, TrustOptions]:
-    """Return an update that a client follows, encoded, with what the client trusts and how."""
+    """Return an encoded valid update, with the client's trust and rule."""
     trusted, update = step_to(REFERENCE_RULE, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 3: 1}, {0, 1, 3}, 2)
     right, options = update.encode(), TrustOptions(CHAIN, SECOND, 0)
     assert check_validity(trusted, decode_header_update(right), options, NOW) is UpdateValidity.TRUE

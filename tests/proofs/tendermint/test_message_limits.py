@@ -47,7 +47,7 @@ from causeway_proofs.tendermint.validators import (
 
 
 def longest_update() -> HeaderUpdate:
-    """Return an update with as many validators as are read, all parts as long as they can be."""
+    """Return an update with the maximum number of validators, all parts of maximum length."""
     keys = [PublicKey(b"\x02" + number.to_bytes(32, "big"), KeyType.SECP256K1) for number in range(MAX_VALIDATORS)]
     members = tuple([Validator(key, MAX_TOTAL_POWER // MAX_VALIDATORS, -1) for key in keys])
     validators = ValidatorSet(members, members[0])
@@ -87,7 +87,7 @@ def test_longer_messages_are_not_parsed(decode: Callable[[bytes], Any], limit: i
 
 
 def test_proof_length_is_limited_exactly() -> None:
-    """A proof one byte too long, and one just as long as allowed, both honest."""
+    """A proof one byte too long, and one of exactly the maximum length, both honest."""
     around = len(_alone(bytes(MAX_MESSAGE_BYTES // 2))[1]) - MAX_MESSAGE_BYTES // 2
     for length, holds in ((MAX_MESSAGE_BYTES, True), (MAX_MESSAGE_BYTES + 1, False)):
         value = bytes(length - around)

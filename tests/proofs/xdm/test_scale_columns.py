@@ -66,7 +66,7 @@ def column(encodings: Sequence[bytes]) -> pa.Array:
 
 
 def filled(row: Row, kind: pa.DataType | pa.Schema) -> Row:
-    """Return a row with all columns: null where it has none, in the structs of its lists too."""
+    """Return a row with all columns: null in absent ones, in the structs of its lists too."""
     full: Row = {}
     for field in kind:
         value = row.get(field.name)
@@ -78,7 +78,7 @@ def filled(row: Row, kind: pa.DataType | pa.Schema) -> Row:
 
 
 def verdict(decode: Callable[[bytes], Any], data: bytes) -> Any:
-    """Return what one value is read as, or what is wrong with it."""
+    """Return the decoded value, or its error."""
     try:
         return decode(data)
     except ProofError as error:
@@ -86,7 +86,7 @@ def verdict(decode: Callable[[bytes], Any], data: bytes) -> Any:
 
 
 def require_same_verdicts(kind: Kind, tried: list[bytes]) -> set[Any]:
-    """Compare columns with one by one, row by row; return which codes there were."""
+    """Compare columns with single values, row by row; return the codes."""
     decoded = kind.columns.decode(column(tried))
     rows = decoded.columns.to_pylist()
     for number, data in enumerate(tried):

@@ -44,7 +44,7 @@ def case(request: pytest.FixtureRequest, cases: dict[str, Any]) -> Any:
 
 
 def opened(case: Any, envelope: CrossDomainMessage | None = None, root: bytes | None = None) -> Message:
-    """Follow the proofs of a fixture, or of what has become of it."""
+    """Follow the proofs of a fixture, or of an altered one."""
     message, _ = open_envelope(
         bytes.fromhex(case["state_root"]) if root is None else root,
         CrossDomainMessage.decode(bytes.fromhex(case["envelope"])) if envelope is None else envelope,
@@ -116,7 +116,7 @@ def test_root_of_a_domain_comes_from_its_receipt(cases: dict[str, Any]) -> None:
 
 
 def test_storage_proofs_of_all_envelopes_are_read_together(cases: dict[str, Any]) -> None:
-    """Two calls for any number of envelopes: roots of domains out of receipts, then messages under all roots."""
+    """Two calls for any number of envelopes: roots of domains from receipts, then messages under all roots."""
     roots = [bytes.fromhex(cases[name]["state_root"]) for name in NAMES]
     envelopes = [CrossDomainMessage.decode(bytes.fromhex(cases[name]["envelope"])) for name in NAMES]
     domains = [row for row, envelope in enumerate(envelopes) if envelope.proof.domain_proof is not None]
@@ -177,7 +177,7 @@ def test_request_is_no_response(case: Any) -> None:
 
 
 def test_flipped_bits_are_detected(case: Any) -> None:
-    """Only what no proof covers may change: the placeholder of the mountain range, and the weight tag."""
+    """Only parts without a proof may change: the placeholder of the mountain range, and the weight tag."""
     fixture = bytes.fromhex(case["state_root"] + case["envelope"])
     good = CrossDomainMessage.decode(fixture[ROOT_BYTES:])
     for bit in range(0, 8 * len(fixture), 11):

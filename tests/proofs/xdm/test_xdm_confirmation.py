@@ -116,7 +116,7 @@ def test_all_carriers_in_columns(cases: list[dict[str, Any]]) -> None:
 
 
 def test_flipped_bits_of_the_whole_carrier_are_detected(cases: list[dict[str, Any]]) -> None:
-    """All that may change is the named block, which says which root to trust, and the weight tag."""
+    """Only the named block, which selects the trusted root, and the weight tag may change."""
     case = cases[0]
     root, envelope = confirmed(case, 3)
     data = envelope.encode()
