@@ -35,6 +35,11 @@ def modules() -> list[Path]:
     return [path for root in SOURCES for path in sorted(root.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 
 
+def pages() -> list[Path]:
+    """Return the pages of the documentation, and those of the front."""
+    return [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), *ROOT.glob("packages/*/README.md")]
+
+
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """Yield comments and docstrings of a module, or the lines of a page, with their line numbers."""
     text = path.read_text(encoding="utf-8")
@@ -62,7 +67,7 @@ def found_words(path: Path) -> list[str]:
 
 
 def test_words_are_those_of_the_field() -> None:
-    found = [item for path in modules() for item in found_words(path)]
+    found = [item for path in [*modules(), *pages()] for item in found_words(path)]
     assert not found, "\n".join(found)
 
 
