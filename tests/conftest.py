@@ -22,7 +22,7 @@ from tests.recordings import Recordings
 from tests.skip_limit import SkipLimit
 from tests.tiers import current_tier
 
-settings.register_profile("causeway", deadline=None)  # however busy the machine is
+settings.register_profile("causeway", deadline=None)  # on any load of the machine
 settings.load_profile("causeway")
 
 gc.set_threshold(50_000, 10, 10)
@@ -113,7 +113,7 @@ def nobody_pulls_the_plug() -> Iterator[None]:
     """Disable fsync in this process: written data is visible to every reader, even after a kill. Other processes
     started by tests do sync."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file as well
+        patch.setattr(os, "fsync", os.fstat)  # which also refuses closed files
         yield
 
 

@@ -30,7 +30,7 @@ def piece(taken: Taken) -> tuple[pa.Table, pa.Table]:
 
 def test_delay_distributions_are_independent_of_piece_order() -> None:
     random = Random(1)
-    spans = ((-28, 2**8), (-(2**27), 2**30), (-(2**59), 2**62), (2**30, 2**30 + 2**17))  # of the last one few are left
+    spans = ((-28, 2**8), (-(2**27), 2**30), (-(2**59), 2**62), (2**30, 2**30 + 2**17))  # the last one is incomplete
     taken = [
         (lane, measure, random.randrange(*span))
         for lane, span in enumerate(spans)

@@ -53,7 +53,7 @@ def test_back_pressure_is_unknown_if_ends_may_be_missing() -> None:
 def test_lane_over_many_parts_and_buckets_is_audited_as_one(parts_of: int) -> None:
     draw, rows = Random(parts_of), []
     for number in range(60):
-        index = number * 2**16  # four of them a segment
+        index = number * 2**16  # four per segment
         sent = 10 + number // 2
         rows.append(row("sent", index, sent))
         if draw.random() < 0.9:
@@ -79,7 +79,7 @@ def test_large_lane_is_audited_in_ranges_spilled_to_a_file(seed: int, monkeypatc
             end = row(draw.choice(["acknowledged", "dropped"]), index, sent + draw.randrange(9))
             rows.append({**end, **named, "chain": chain})
     if seed == 3:
-        rows[0]["height"] = None  # so that times count, of which there are few
+        rows[0]["height"] = None  # so that the few times count
         for number, each in enumerate(rows[:300]):
             each["time"] = number // 3
     given = case(rows, 38, 8)

@@ -44,7 +44,7 @@ def test_lane_in_many_runs_keeps_a_bounded_number_of_findings(monkeypatch: pytes
         most = max(most, sum(each.findings.num_rows for each in found.runs.values()))
     assert most <= 50 + 20 + 20
     kept = pa.concat_tables([each.findings for each in found.runs.values()])
-    # Those that are waited for are all there, and of the others the first, and the worst.
+    # Undecided findings are all retained, and of the others the first and the worst.
     assert kept["reason"].to_pylist().count(UNDECIDED) == 20
     late = [row for row in kept.to_pylist() if row["reason"] == "late"]
     assert {*range(10)} <= {row["index"] for row in late}

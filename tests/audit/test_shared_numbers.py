@@ -63,7 +63,7 @@ def test_no_index_is_missing_if_all_lanes_together_have_it() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        [sent(n, "c") for n in (5, 6, 8)],  # an index of both
+        [sent(n, "c") for n in (5, 6, 8)],  # an index shared by both
         [sent(n, "c") for n in (1000, 1001, 1003)],  # together they would lack more
         [sent(n, "c", lane="other") for n in (4, 5, 7)],
         [sent(n, "c", source="b") for n in (4, 5, 7)],

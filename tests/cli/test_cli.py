@@ -442,7 +442,7 @@ def test_terminal_has_a_progress_bar_and_ctrl_c_prints_the_resume_command(tmp_pa
         subprocess.Popen(arguments, stdout=other, stderr=other, env={**os.environ, "TERM": "xterm"}) as process,
     ):
         os.close(other)
-        shown = reader.submit(all_of, terminal)  # a terminal that nobody reads stops who writes
+        shown = reader.submit(all_of, terminal)  # a terminal that nobody reads blocks the writer
         wait_for(lake / "manifests" / "0000000002.json", process)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130

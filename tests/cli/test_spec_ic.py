@@ -274,7 +274,7 @@ def test_unsupported_options_are_refused_with_a_reason() -> None:
             ic.Options(**{name: "on"})  # type: ignore[arg-type]
 
 
-# ---- a message's whole life
+# ---- a message lifecycle
 
 
 def test_call_across_subnets_and_its_response() -> None:
@@ -292,7 +292,7 @@ def test_call_across_subnets_and_its_response() -> None:
     assert net.states[1].balances[1] == 950
     assert net.states[2].balances[2] == 1050
     assert net.program(1).answers == ((0, None),)
-    net.round()  # subnet 1 has a signal for the answer: a header-only slice with news
+    net.round()  # subnet 1 has a signal for the response: a header-only slice with news
     assert net.states[2].streams[1].msgs[()] == ic.Queue(2, {})
     assert net.states[2].streams[1].signals == {}
     names = [(e.event, e.chain) for e in net.events if e.message == ("q", 1, 0)]
@@ -387,7 +387,7 @@ def test_failed_handler_is_rolled_back_and_answered() -> None:
     (answer,) = of(net.events, "received", kind="response")
     assert (answer.code, answer.text, answer.cycles) == (5, "ValueError: no", 50)
     assert net.program(1).answers == ((0, 5),)
-    # The second call is beyond the balance: the whole handler run is undone, the first call with it.
+    # The second call exceeds the balance: the whole handler run is rolled back, including the first call.
     (executed,) = of(net.call(1, (2, "echo", 30), (2, "echo", 30)), "executed")
     assert executed.error == "InsufficientFunds: balance 20, attached 30"
     assert net.states[1].balances[1] == 50
@@ -705,7 +705,7 @@ def test_loopback_stream_is_judged_alike() -> None:
     net.check()
 
 
-# ---- end of canisters
+# ---- removal of canisters
 
 
 @pytest.mark.parametrize("options", [MIGRATIONS, DEPLOYED, ic.Options(), ic.Options(substreams="per_destination")])
@@ -928,7 +928,7 @@ def test_hazard_22_repeated_reject_signal_is_handled_once() -> None:
     net = Network({1: 1, 2: 2}, ic.Options(reject_every=1))
     net.call(1, (2, "echo", 10))
     net.call(1, (2, "echo", 10))  # subnet 2 rejects the first
-    events = net.round()  # subnet 1 learns of it; subnet 2 rejects the second and has not seen our new begin yet
+    events = net.round()  # subnet 1 receives the signal; subnet 2 rejects the second and has not seen our new begin yet
     assert len(of(events, "received", via="synthetic")) == 1
     css = ic.slice_for(net.states[2], 1, net.states[1].expected_xnet_indices, net.options)
     assert css is not None
@@ -936,7 +936,7 @@ def test_hazard_22_repeated_reject_signal_is_handled_once() -> None:
     assert explicit_signals(css, (), own_begin=2) == {((), 2): ic.REJECT(ic.Reason.Unknown)}
     events = net.round()
     assert [e.message for e in of(events, "received", via="synthetic")] == [("r", 1, 1)]
-    # Induction itself skips what was handled: the same slice once more changes no stream and answers nobody.
+    # Induction itself skips handled signals: the same slice again changes no stream and answers nobody.
     batch = ic.DecodedBatch(xnet_payload={2: css})
     again, events = ic.pre_process(net.states[1], net.registry, batch, net.options)
     assert of(events, "received", kind="response") == []
@@ -1113,7 +1113,7 @@ def test_hazard_33_map_order_does_not_matter() -> None:
     assert [e.remote for e in of(results[0][1], "received", kind="control")] == list(offered)
 
 
-# ---- a subnet that stops
+# ---- a stopped subnet
 
 
 def test_subnet_that_violates_an_invariant_stops_alone() -> None:
@@ -1177,7 +1177,7 @@ def test_reject_texts_are_truncated_at_a_character() -> None:
     assert made.reject == (5, "é" * 127)
 
 
-# ---- the guarantees notice
+# ---- guarantees detect violations
 
 
 def test_guarantees_detect_violations() -> None:

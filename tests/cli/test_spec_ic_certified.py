@@ -66,7 +66,7 @@ def test_leaves_match_the_vectors() -> None:
         ("reject_response_v22", 22, MESSAGES[4]),
     ):
         assert encoding.encoded_message(message, version).hex() == known[name]
-    # The vectors' requests have a call tree; the bytes before and behind it are ours.
+    # The vectors' requests have a call tree; the surrounding bytes are ours.
     for name, version in (("minimal_request", 25), ("minimal_request_v22", 22)):
         assert encoding.encoded_message(MESSAGES[0], version).hex() == known[name].replace(
             "07a2000d011865", "07a200000100"
@@ -223,7 +223,7 @@ def test_labels_absent_from_the_state_tree() -> None:
     assert old[b"metadata"] == encoding.encoded_metadata(b"\x05" * 32)
 
 
-# ---- slices as they travel
+# ---- slices on the wire
 
 
 def a_source(version: int = 25, **columns: Any) -> CertifiedState:

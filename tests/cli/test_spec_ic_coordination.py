@@ -146,7 +146,7 @@ def test_hazard_37_messages_of_a_removed_subnet_stay_until_its_return() -> None:
     assert css is not None
     assert not ic.validate_xnet_payload(gone, state, [], {1: css}, None, options)
     assert ic.validate_xnet_payload(there, state, [], {1: css}, None, options)
-    # A payload that was agreed before counts for what is expected, whoever is in the registry now.
+    # A payload agreed before counts for the expected indices under any current registry.
     assert ic.expected_indexes(2, state, [{1: css}]) == {(1, ((), 4))}
     assert ic.get_xnet_payload(2, gone, state, [], None, lambda sn: lambda *_: css, options) == {}
 

@@ -130,10 +130,10 @@ def test_proof_bytes_match_the_lakes(tmp_path):
     counted = {one.protocol: one.content["proof_bytes"] for one in comparison.columns}
     sql = duckdb.connect()
     for table in ("envelopes", "bases", "nodes"):
-        # With a height a commit, every height's state is in files: what carriers brought for it is there and then.
+        # With one height per commit, every height's state is in files, including the items of carriers.
         files = tmp_path / "xdm" / "heights" / "*" / f"{table}-*.parquet"
         sql.execute(f"create view {table} as select *, parse_path(filename)[-2] as height from '{files}'")
-    # Four bytes, the lowest first, name a node.
+    # Four bytes, little endian, name a node.
     members = """
         select height, source, destination, ('0x' || substr(digits, 8 * i + 7, 2) || substr(digits, 8 * i + 5, 2)
             || substr(digits, 8 * i + 3, 2) || substr(digits, 8 * i + 1, 2))::bigint as id

@@ -39,7 +39,7 @@ def u64(numbers: Sequence[int]) -> np.ndarray:
 def test_stable_order_matches_sorted(rows: list[tuple[int, int, int]]) -> None:
     keys = [u64([row[at] for row in rows]) for at in range(3)]
     assert stable_order(*keys).tolist() == sorted(range(len(rows)), key=lambda place: rows[place])
-    # Small keys are packed into one word, the same order comes out.
+    # Small keys are packed into one word with the same order.
     small = [key % np.uint64(7) for key in keys]
     expected = sorted(range(len(rows)), key=lambda place: [int(key[place]) for key in small])
     assert stable_order(*(key.astype(np.uint8) for key in small)).tolist() == expected
@@ -152,7 +152,7 @@ def test_frames_behave_like_lists(rows: list[Row], data: st.DataObject) -> None:
     end = data.draw(st.integers(begin, len(rows)))
     part = frame.slice(begin, end)
     assert rows_of(part) == rows[begin:end]
-    # A part of a column starts inside its buffers; everything must still find the right bytes.
+    # A part of a column starts inside its buffers, and must still refer to the right bytes.
     assert rows_of(concat([part, frame, part])) == [*rows[begin:end], *rows, *rows[begin:end]]
     assert rows_of(part.take(np.arange(end - begin)[::-1])) == rows[begin:end][::-1]
     assert rows_of(from_table(part.to_table(SCHEMA))) == rows[begin:end]

@@ -232,7 +232,7 @@ def test_element_values_are_replaced_in_place() -> None:
     assert counted(changed) == counted(queues)
 
 
-# ---- queues whose elements lie elsewhere
+# ---- queues with external elements
 
 
 class Streams:

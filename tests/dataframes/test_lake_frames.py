@@ -47,7 +47,7 @@ def test_tasks_yield_the_rows_of_the_ingested_ledger(tmp_path: Path, spark: Spar
         assert rows(tables.promises()) == rows(table_to_dataframe(spark, ledger.table("promises"))) != []
         audit = audit_ledger(ledger, executor="in_process")
     shown = audit_frame(tables.ledger(), tables.observed(), tables.promises())
-    stated = ("headers", "watermarks", "conservation")  # which look at tables that are not given here
+    stated = ("headers", "watermarks", "conservation")  # which read tables that are not given here
     assert {name: (each.verdict, each.examined) for name, each in shown.checks.items() if name not in stated} == {
         name: (each.verdict, each.examined) for name, each in audit.checks.items() if name not in stated
     }

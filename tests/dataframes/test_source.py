@@ -93,7 +93,7 @@ def test_stream_delivers_each_row_once_to_a_sink_across_restarts(spark: SparkSes
     with LakeNetwork.from_scenario(SCENARIO, SMALL, lake=place) as network:
         network.run(ticks=10)
         drain()
-        network.run()  # past a compaction, which the query's next run meets
+        network.run()  # past a compaction, which the query's next run encounters
         drain()
         drain()
         expected = sorted(network.tables.log("outbound").select("source", "destination", "index", "height").collect())

@@ -185,7 +185,7 @@ def test_pages_cite_existing_sections(folder: str) -> None:
     problems: list[str] = []
     for path in sorted((ROOT / "docs" / folder).glob("*.md")):
         name, page = path.relative_to(ROOT), path.read_text()
-        if protocol_of(name) is not None:  # Other records say in words which text they cite.
+        if protocol_of(name) is not None:  # Other records name the cited text in words.
             prose = re.sub(r"^```.*?^```|`[^`\n]*`|\]\([^)\n]*\)", _blank, page, flags=re.MULTILINE | re.DOTALL)
             problems += problems_of(name, page, iter([(0, prose)]))
     assert not problems, "\n" + "\n".join(problems)

@@ -265,7 +265,7 @@ def test_work_queue_and_waiting_time_are_bounded() -> None:
             await jobs.run(lambda: None)
         ended = await asyncio.gather(*first, return_exceptions=True)
         release.set()
-        while True:  # the thread is free again, and what was given up was not done after all
+        while True:  # the thread is free again, and the abandoned work was not done
             try:
                 return [*ended, await jobs.run(lambda: "done")]
             except TooMany:
@@ -393,7 +393,7 @@ def test_missing_message_links_to_its_position_in_the_lane(tmp_path: Path) -> No
     assert answer.status_code == 200 and "1: not seen" in answer.text
 
 
-# ---- what is wrong, and proofs of it
+# ---- violations, and proofs of them
 
 
 FRAUD = """
@@ -504,7 +504,7 @@ def test_folder_without_lake_or_ledger_is_named_as_by_other_commands(tmp_path: P
         LiveLedger(str(tmp_path / "nothing"))
 
 
-# ---- what cannot be read
+# ---- unreadable input
 
 
 def _eventually(live: LiveLedger, path: str, status: int, text: str) -> None:
@@ -555,7 +555,7 @@ def test_incomplete_ledger_shows_the_reason_until_it_is_readable(tmp_path: Path)
     live.start()
     try:
         _eventually(live, "/lanes", 500, "is tried again, and shown once it can be read")
-        time.sleep(0.2)  # other threads, which have nothing to complain of, look again meanwhile
+        time.sleep(0.2)  # other threads, without an error, scan again meanwhile
         assert f"{file.name} has {len(content) // 2} bytes where {len(content)} were written" in ask(live, "/").text
         file.write_bytes(content)
         _eventually(live, "/", 200, 'class="hero passed"')

@@ -26,6 +26,6 @@ def browser() -> Iterator[Browser]:
             pytest.fail(f"no browser on PATH: none of {', '.join(NAMES)} (CAUSEWAY_BROWSER={named})")
         pytest.skip(f"no browser on PATH: none of {', '.join(NAMES)}")
     with sync_playwright() as playwright:
-        # Its own sandbox needs a user who is not root; the pages are ours.
+        # Its own sandbox needs a non-root user; the pages are ours.
         yield (started := playwright.chromium.launch(executable_path=found, args=["--no-sandbox"]))
         started.close()

@@ -106,7 +106,7 @@ def test_graph_leads_to_a_proof_that_the_verifier_accepts(browser: Browser, tmp_
         expect(page.locator("h1")).to_have_text("Lane 1")
         page.locator(".queue a").first.click()
         expect(page.locator("h1")).to_have_text("Request 0")
-        assert page.locator(".rail .hop").count() == 2  # the packet, and the answer that came back
+        assert page.locator(".rail .hop").count() == 2  # the packet, and its response
         page.get_by_role("link", name="Prove and verify").first.click()
         expect(page.get_by_text("the verifier says true")).to_be_visible()
         files = {}

@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import atheris
     from causeway_proofs.jit_cache import loop_files, module_of
 
-    # Modules are instrumented when they are imported, so nothing of the proofs may come before this. Those of the
-    # targets are too: what they assert is worth reaching. Loops that are compiled have no coverage, and those that are
-    # not yet could not be compiled with it.
+    # Modules are instrumented when they are imported, so no proof module may be imported before this. Those of the
+    # targets are instrumented too: their assertions are worth reaching. Compiled loops have no coverage, and loops not
+    # yet compiled could not be compiled with it.
     loops = list(map(module_of, loop_files()))
     with atheris.instrument_imports(include=["causeway_proofs", "tests.fuzz"], exclude=loops):
         from tests.fuzz.targets import all_targets
@@ -132,7 +132,7 @@ def _begun(name: str, target: Target, folder: Path, chosen: argparse.Namespace, 
         f"-artifact_prefix={_found(folder)}/",
         "-print_final_stats=1",
     ]
-    # The fuzzer ends its process without coming back, so that the folder would stay.
+    # The fuzzer ends its process without returning, so the folder would remain.
     given = (test, _found(folder), [*limits, str(inputs)], None if alone else folder / "shown")
     process = multiprocessing.get_context("fork").Process(target=_fuzz, args=given)
     process.start()
@@ -155,7 +155,7 @@ def _fuzz(target: Callable[[bytes], None], found: Path, options: list[str], show
         try:
             target(data)
         except BaseException as error:
-            # The fuzzer keeps inputs that take too long or too much, but not those that raise.
+            # The fuzzer stores inputs over its time and memory limits, but not those that raise.
             (found / type(error).__name__).write_bytes(data)
             raise
 

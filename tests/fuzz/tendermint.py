@@ -58,7 +58,7 @@ def update(data: bytes) -> None:
     except ProofError:
         assert client.heights == (1,) and not client.frozen
     else:
-        # Priorities and the proposer are in no hash; the header is what was signed.
+        # Priorities and the proposer are in no hash; the header is the signed one.
         assert client.latest.header_hash in [each.signed_header.header.hash for each in _UPDATES]
 
 
@@ -93,7 +93,7 @@ def header_in_json(data: bytes) -> None:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        # Not ours: whoever has text parses it.
+        # Not ours: the caller parses text.
         return
     with suppress(ProofError):
         check_commit_is_of_header(signed_header_from_json(value))

@@ -100,11 +100,11 @@ def test_forged_messages_are_named_and_honest_ones_are_not(seed: int) -> None:
         if number < NUMBERS and number not in net.unsent:
             assert forged <= rows["authenticity"], number
         elif not set(range(BEFORE, min(number, NUMBERS))) - net.unsent:
-            # The input lacks the sending: one of the contents may be right, and all others are wrong.
+            # The input lacks the send: one of the contents may be right, and all others are wrong.
             assert later <= rows["exactly_once"] and not forged & rows["authenticity"]
             assert reused.get(number, 0) == len({row["payload_hash"] for row in its}) - 1
         else:
-            # The lane had not come to this number: its sending would have been later than others that are shown.
+            # The lane had not reached this index: its send would be later than other recorded ones.
             assert forged <= rows["authenticity"], number
     honest_again = net.honest & rows["exactly_once"]
     assert {net.rows[row]["index"] for row in honest_again} <= by_number.keys() & net.unsent

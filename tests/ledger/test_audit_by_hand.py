@@ -124,7 +124,7 @@ def test_copy_before_the_send_or_its_finality_is_named_instead_of_the_receipt() 
     found = audited([sent, late, honest, soon, early], final)
     assert sorted(said(found, "exactly_once")) == [(*again, row) for row in (2, 4, 5)]
     assert said(found, "finality") == []
-    # Where none is final the first that is not before the sending counts; where all are before it, the first of them.
+    # If none is final, the first one not before the send counts; if all are before it, the first of them.
     found = audited([sent, soon, early])
     assert said(found, "exactly_once") == [(*again, 3)]
     found = audited([sent, soon, happened(5, "received", 111), early], final)
@@ -132,14 +132,14 @@ def test_copy_before_the_send_or_its_finality_is_named_instead_of_the_receipt() 
     assert said(found, "finality") == [("violated", "too_early", 5, 2)]
     found = audited([sent, happened(5, "received", 60), early], final)
     assert said(found, "exactly_once") == [(*again, 2)] and said(found, "finality")[0][3] == 3
-    # A time that was not seen is not too soon, and heights count on one chain alone.
+    # An unrecorded time is not too early, and heights count on one chain alone.
     found = audited([sent, soon, {**honest, "time": None}], final)
     assert said(found, "exactly_once") == [(*again, 2)] and said(found, "finality") == [
         ("unknown", "time_unseen", 5, 3)
     ]
     here = [{**row, "chain": "a"} for row in (sent, {**early, "time": 200_000_000}, {**honest, "time": 90_000_000})]
     assert said(audited(here), "exactly_once") == [(*again, 2)]
-    # Only with what was sent can it be known which is right.
+    # Only the sent content decides which is right.
     assert said(audited([early, honest], final), "exactly_once") == [(*again, 2)]
     many = [happened(5, "received", 101 + n) for n in range(40)]
     assert {row[3] for row in said(audited([sent, early, *many]), "exactly_once")} == {2, *range(4, 43)}
@@ -192,15 +192,15 @@ def test_open_message_is_judged_in_the_window_of_its_send() -> None:
     hole = ("b", 1, 10), ("b", 20, 40)
     expected = {2: "overdue", 8: "arrival_not_covered", 15: "arrival_not_covered", 22: "overdue", 38: "pending"}
     assert judged(*inferred(("a", 1, 40), *hole)) == expected
-    # Heights alone do not say when a window ended.
+    # Heights alone do not give the end time of a window.
     heights = [{**each, "first_time": None, "last_time": None} for each in inferred(*hole)]
     assert judged(*inferred(("a", 1, 40)), *heights) == dict.fromkeys(expected, "arrival_not_covered")
-    # The first window has what was sent up to a deadline before it.
+    # The first window covers sends up to a deadline before it.
     late = inferred(("a", 1, 40), ("b", 19, 30), ("b", 35, 40))
     assert judged(*late) == expected | {2: "arrival_not_covered", 15: "overdue"}
     # One window: the input may end later than its last row.
     assert judged(*inferred(("a", 1, 40), ("b", 1, 10))) == dict.fromkeys(expected, "overdue") | {38: "pending"}
-    # What a chain shows as a source says nothing of what came to it.
+    # The rows of a chain as a source do not cover its arrivals.
     source = inferred(("a", 1, 10), ("a", 15, 40)) + inferred(("b", 1, 40), events=["sent"])
     assert judged(*source, came=True) == expected | {15: "overdue"}
     assert judged(*source) == {at: "ends_not_recorded" if why == "overdue" else why for at, why in expected.items()} | {
@@ -235,7 +235,7 @@ def test_timeout_is_too_early_if_any_lane_has_a_lower_height_later(monkeypatch: 
     assert judged(49) == [late] and judged(50) == []
     assert judged(49, of_chain("b", CLOCK_TOLERANCE, 2_999_999)) == [late]
     assert judged(49, of_chain("b", CLOCK_TOLERANCE, 3_000_000)) == []
-    assert judged(49, of_chain("b", RESTARTED)) == []  # its heights say nothing
+    assert judged(49, of_chain("b", RESTARTED)) == []  # its heights prove nothing
     assert judged(49, destination="c") == []  # of the chain of another lane
     monkeypatch.setattr(delivery, "MAX_HEIGHTS", 0)
     assert judged(49) == [early]
@@ -304,7 +304,7 @@ def test_mutually_exclusive_endings_of_a_message_are_named(reason: str | None, e
 def test_acknowledgement_without_receipt_is_unknown_on_a_lane_with_arrivals() -> None:
     rows = [happened(1, "sent", 2), happened(1, "acknowledged", 9), happened(2, "sent", 3)]
     arrived = [happened(2, "received", 12)]
-    assert said(audited(rows, observed=()), "agreement") == []  # nothing of the destination is in the input
+    assert said(audited(rows, observed=()), "agreement") == []  # the input does not cover the destination
     found = said(audited([*rows, *arrived], observed=inferred(("a", 1, 40))), "agreement")
     assert found == [("unknown", "receipt_not_covered", 1, 2)]
 
@@ -339,7 +339,7 @@ def test_revert_in_an_input_gap_reverts_no_later_event() -> None:
     assert not [check for check in found.checks.values() if check.verdict == "FAILED"]
     assert said(found, "exactly_once") == []
     assert said(audited([*sent, *received, back(8)], ordered, holes), "exactly_once") == [not_received]
-    # Heights do not ascend over a fork, times do; where one was not seen it may be any.
+    # Heights do not ascend over a fork, times do; an unrecorded one may be any.
     untimed = {"height": None, "time": None}
     for known, gone in (
         ({"height": None}, False),
@@ -351,7 +351,7 @@ def test_revert_in_an_input_gap_reverts_no_later_event() -> None:
     ):
         found = audited([*sent, *received, back(7, **known)], ordered, holes)
         assert said(found, "exactly_once") == ([not_received] if gone else []), known
-    # Of several the earliest that is left and not after it; those that take back go in their order.
+    # Of several, the earliest remaining one not after it; reverts apply in their order.
     sent, twice = [happened(5, "sent", 1)], [happened(5, "received", at) for at in (4, 6, 9)]
     assert said(audited([*sent, *twice, back(5), back(7)], ordered, holes), "exactly_once") == []
     assert said(audited([*sent, *twice, back(5), back(5)], ordered, holes), "exactly_once") == [
@@ -405,7 +405,7 @@ def test_requests_are_answered_over_other_lanes_by_the_deadline_or_not() -> None
     assert (late, unanswered) == (30_000_000, 990_000_000)
     assert found.checks["answers"].examined == 4 and found.checks["answers"].violated == 2
     assert found.checks["answers_without_request"].verdict == "PASSED"
-    # Who would have seen a response, and who only an acknowledgement?
+    # Which chain would record a response, and which only an acknowledgement?
     seen = [window("a", 1, 1000, events=["sent", "acknowledged", "timed_out"]), window("b", 1, 1000)]
     not_seen = [("unknown", "open", 3, 3), ("unknown", "open", 4, 4)]
     assert said(audited(rows, in_time(20), seen), "answers")[1:] == not_seen

@@ -233,7 +233,7 @@ def test_search_for_a_path_between_many_cycles_is_bounded() -> None:
     found = causal_links.compare_links(links(*way, *cycles), promises)
     rings = sum(len(lane.why) for lane in found.misplaced.values())
     assert 0 < rings < count - 1 and {*found.misplaced} <= {("p", other, last, "x"), ("p", last, other, "x")}
-    # The chains that only wait are not in any ring, but nobody knows it.
+    # The chains that only wait are in no cycle, but that is unknown.
     assert sum(found.undecided.values()) > count
     few = causal_links.compare_links(links(*way[-100:], *cycles), promises)
     assert sum(len(lane.why) for lane in few.misplaced.values()) == count - 1 and not few.undecided

@@ -90,7 +90,7 @@ def test_received_and_paid_value_equals_the_sent_value() -> None:
     less = ("violated", "less_received", 1, "received", 3.0, 2)
     assert said(audited([SENT, GOT], [])) == [less]
     assert said(audited([SENT, GOT], [paid(1, 9, 5)])) == [("violated", "more_received", 1, "received", 2.0, 2)]
-    # Also of amounts that take all four words.
+    # Also for amounts of all four words.
     large = worth(1, "sent", 5, 2**256 - 1), worth(1, "received", 9, 2**255)
     assert said(audited(large, [paid(1, 9, 2**255 - 2), paid(1, 9, 1)])) == []
     assert said(audited(large, [paid(1, 9, 2**255 - 2)])) == [("violated", "less_received", 1, "received", 1.0, 2)]
@@ -101,7 +101,7 @@ def test_unrecorded_payment_is_unknown() -> None:
     assert said(audited([SENT, GOT], [paid(1, 9, None)])) == unseen
     assert said(audited([SENT, GOT], [paid(1, 9, 3, asset=None)])) == unseen
     assert said(audited([SENT], [paid(1, 9, None)])) == [("unknown", "amount_unseen", 1, "sent", None, 1)]
-    # Of a payment that a fork took back, the input has only that.
+    # The input has only the revert of a payment.
     assert said(audited([SENT, GOT], [given_back(1, 9, 3)])) == [
         ("unknown", "payments_not_covered", 1, "received", 6.0, 2)
     ]
@@ -110,7 +110,7 @@ def test_unrecorded_payment_is_unknown() -> None:
         *(window(name, 1, 1000, events=["sent", "received"]) for name in "ab"),
         window("b", 1, 8, events=["value"]),
     ]
-    # So may one of the chain that sent, which ends before that, or of which the time is not seen.
+    # So may one of the sending chain that ends before that, or without a recorded time.
     no_time = {"first_time": None, "last_time": None}
     for source in (window("a", 1, 6), {**window("a", 1, 1000), **no_time}):
         found = said(audited([SENT, GOT], [], [source, window("b", 1, 1000)]))
@@ -139,7 +139,7 @@ def test_paid_value_without_receipt_does_not_exceed_the_sent_value() -> None:
     late = worth(1, "timed_out", 20, None)
     assert fees(audited([SENT, late], [paid(1, 9, 3)])) == [("100", "0", "3", "97", "0", "0")]
     assert fees(audited([SENT], [paid(1, 9, 5), given_back(1, 10, 2)])) == [("100", "0", "3", "0", "97", "0")]
-    # More cannot be taken from what is refunded than was sent.
+    # No more can be deducted from a refund than was sent.
     assert fees(audited([SENT, late], [paid(1, 9, 101)])) == [("100", "0", "101", "0", "0", "-1")]
     assert fees(audited([SENT, late], [given_back(1, 9, 2)])) == [("100", "0", "-2", "100", "0", "2")]
     both = audited([SENT, GOT, late], [paid(1, 9, 3)])
@@ -147,7 +147,7 @@ def test_paid_value_without_receipt_does_not_exceed_the_sent_value() -> None:
 
 
 def test_payment_of_an_unsent_message_is_named() -> None:
-    # Row 1 is of a message above the last one sent, row 2 of one that is missing in the sequence.
+    # Row 1 belongs to a message above the last sent one, row 2 to one missing in the sequence.
     rows = [SENT, worth(1, "received", 9, 100), worth(3, "sent", 6, 5), worth(3, "received", 9, 5)]
     found = audited(rows, [paid(4, 9, 3), paid(2, 9, 3)])
     assert said(found) == [

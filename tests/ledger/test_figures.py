@@ -164,10 +164,10 @@ def test_calls_of_a_lake_match_the_counts_of_its_run(protocol: str, tmp_path: Pa
             first = opened.figures.totals
             assert opened.about.heights == (0, net.height) and not opened.reload()
             net.run()
-            assert opened.figures.totals == first  # as it was when it was opened
+            assert opened.figures.totals == first  # as of its opening
             kept = FiguresCache()
             assert compute_figures(opened.stored, kept=kept).totals == first
-            assert compute_figures(opened.stored, kept=kept).totals == first  # all of it was kept
+            assert compute_figures(opened.stored, kept=kept).totals == first  # all of it was retained
             assert opened.reload() and opened.about.heights == (0, net.height)
             assert compute_figures(opened.stored, kept=kept).lanes.equals(opened.figures.lanes)
             summary = net.summary()

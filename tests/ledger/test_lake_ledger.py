@@ -61,7 +61,7 @@ def test_run_with_faults_keeps_its_guarantees_for_any_ranges(protocol: str, seed
     assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 40, 3)
     with open_or_derive_ledger(lake) as ledger:
         found = audited(ledger)
-    # What a fault keeps from its destination for ever is lost; nothing else is violated.
+    # Messages that a fault keeps from their destination for ever are lost; no other guarantee is violated.
     violated = {(check.name, *key) for check in found.checks.values() for key in check.reasons if key[0] == "violated"}
     assert violated <= {("delivery", "violated", "lost")}
     for name in ("exactly_once", "authenticity", "order", "causality", "conservation"):
@@ -122,7 +122,7 @@ def test_growing_lake_is_ingested_further_and_a_pending_message_stays_one(tmp_pa
     assert ingest_lake(lake, whole, buckets=3).heights == first.heights + second.heights
     assert stored(open_ledger(target)) == stored(open_ledger(whole))
     rows = stored(open_ledger(target))
-    # Of those that waited some came into a lane, where they were sent before they were committed, and some timed out.
+    # Some pending messages entered a lane, where they were sent before they were committed, and some timed out.
     sent = {row["message_id"]: row for row in rows if row["event"] == "sent"}
     late = [row for row in rows if row["event"] == "committed" and row["tick"] > sent[row["message_id"]]["tick"]]
     timed_out = [row for row in rows if row["event"] == "timed_out"]
@@ -226,7 +226,7 @@ def test_program_balances_match_the_sent_and_received_value(protocol: str, seed:
     ids: dict[str, set[str]] = {}
     for row in rows:
         ids.setdefault(row["event"], set()).add(row["message_id"])
-    # What no program took in is answered by a chain, which gives back what was attached.
+    # Requests that no program accepted are answered by a chain, which returns the attached value.
     refused = (ids.get("rejected", set()) | ids.get("timed_out", set())) - ids["executed"]
     for row in rows:
         place = (row["message_id"], row["lane"], row["index"], row["event"], row["chain"], row["height"])

@@ -24,10 +24,10 @@ from tests.support.properties.audit_ledgers import Case, by_chance, table, zones
 WORKLOAD = Workload(16_000, 40)
 BUCKETS = 5
 CHANCE = 65
-"""Headers and watermarks with this probability break their rules, and fees are paid."""
+"""Seed of headers and watermarks that break their rules, and of paid fees."""
 
 ZONES = 1
-"""Messages among zones with this probability break the causal order, in a cycle and across lanes."""
+"""Seed of messages among zones that break the causal order, in a cycle and across lanes."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_audit_runner_makes_no_difference(spark: SparkSession, place: str, monke
     monkeypatch.setattr(bucket_scan, "run_buckets", watched)
     found = audit_ledger(ledger, session=spark, progress=lambda done, of: told.append((done, of)))
     assert len(looks[0]) > 1  # buckets that have headers or watermarks
-    assert sorted(looks[1]) == list(range(BUCKETS)) and looks[2] == [2]  # too many wait for a decision there
+    assert sorted(looks[1]) == list(range(BUCKETS)) and looks[2] == [2]  # too many are undecided there
     assert found.abroad.num_rows and any(int(fees) for fees in found.sums["fees"].to_pylist())
     assert found.checks["headers"].violated and found.checks["watermarks"].violated
     for cores in (1, 3):

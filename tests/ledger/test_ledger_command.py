@@ -143,7 +143,7 @@ def test_filtered_rows_equal_a_full_scan(
 
     given = [*rows[:400], *rows[300:500], *rows[500:]]
     wanted = [row for row in {id(row): row for row in given}.values() if fulfils(row)]
-    # Rows that name no place all stay: those that two commits say are there twice.
+    # Rows without a position all stay: those of two commits are duplicated.
     wanted += [row for row in rows[300:400] if fulfils(row) and not placed(row)]
     found = [row for part in search.select_rows(ledger, "ledger", condition) for row in part.to_pylist()]
     assert sorted(map(key, found)) == sorted(map(key, wanted))

@@ -142,7 +142,7 @@ def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
 @settings(max_examples=sized(22, 250))
 @given(st.lists(ROW, max_size=40), st.integers(1, 70), st.integers(0, 2))
 def test_row_positions_match_plain_python(rows: list[dict[str, Any]], buckets: int, copies: int) -> None:
-    rows = rows * (1 + 10 * copies)  # more than are sorted by columns at once
+    rows = rows * (1 + 10 * copies)  # more than one column sort
     table = table_of(rows)
     expected = sorted(range(len(rows)), key=lambda row: place_of(rows[row]))
     assert ledger_order(table).tolist() == expected

@@ -223,7 +223,7 @@ def test_ledger_without_its_last_commits_is_corrupted(tmp_path: Path) -> None:
     manifests[-2].unlink()
     with pytest.raises(LedgerDamaged, match=r"^manifests/0000000001\.json is missing"):
         open_ledger(str(tmp_path))
-    # Another commit of the same number is not the one that was committed.
+    # Another commit of the same number differs from the committed one.
     other = create_ledger(str(tmp_path / "other"), BUCKETS)
     for number in range(3):
         other = taken(other, rows_for(Random(9), number), number)

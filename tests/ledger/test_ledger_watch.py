@@ -154,7 +154,7 @@ def test_second_pass_findings_are_recomputed_when_other_buckets_change(tmp_path:
             watched = watch.look()
             assert watched is not None
             alike(watched.audit, audit_ledger(open_ledger(place), limit=ledger_watch.NAMED_FINDINGS))
-            # The first of all is done before the others are sent: fewer are in flight, where nothing is new.
+            # The first of all completes before the others are sent: fewer are in flight without new rows.
             commit((elsewhere, "acknowledged", 15))
 
 
@@ -262,11 +262,11 @@ def test_only_buckets_with_new_rows_are_scanned(tmp_path: Path, passed: list[int
     with LedgerWatch(ledger.storage.uri) as watch:
         ledger = commit(ledger, range(40), 3, *whole)
         assert watch.look() is not None and len(passed) == BUCKETS
-        # One message more, in one bucket; the windows have grown, but nothing is missing elsewhere.
+        # One message more, in one bucket; the windows have grown, but no message is missing elsewhere.
         passed.clear()
         ledger = commit(ledger, range(40, 41), 4, "sent")
         assert watch.look() is not None and len(passed) == 1
-        # It is still open, so its bucket is looked at with the windows that there are.
+        # It is still open, so its bucket is scanned with the current windows.
         passed.clear()
         ledger = commit(ledger, range(41, 42), 5, *whole)
         assert watch.look() is not None and 1 <= len(passed) <= 2

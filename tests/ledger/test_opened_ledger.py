@@ -52,7 +52,7 @@ def test_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
         assert "authenticity" in repr(found) and "<table>" in found._repr_html_()
         (life,) = ledger.trace("0xsend2").lives
         assert (life.index, life.outcome) == (2, "received")
-        assert ledger.ledger.arrow().num_rows == 10  # each event once, though two files state it
+        assert ledger.ledger.arrow().num_rows == 10  # each event once, though two files record it
         assert "&lt;" in ledger.observed._repr_html_() or "ethereum" in ledger.observed._repr_html_()
         assert "quarantine" in dir(ledger) and repr(ledger).startswith("<ledger ")
         with pytest.raises(AttributeError, match="its tables are ledger"):
@@ -91,7 +91,7 @@ def test_lake_of_a_run_is_opened_as_a_ledger_and_left_unchanged(tmp_path: Path) 
 
 def test_tables_are_frames_of_the_users_session(tmp_path: Path, spark: SparkSession) -> None:
     place = ingested(tmp_path, range(5), twice=True)
-    for name in ("a", "b"):  # two files state one movement
+    for name in ("a", "b"):  # two files record one movement
         moved = {
             "protocol": "p",
             "chain": "x",

@@ -50,7 +50,7 @@ def honest_and_planted(lake: str, random: Random) -> set[str]:
     rested = derived(lake)
     found = rested.audit(random.choice((1, 3)), LIMIT)
     compare(rested, found)
-    # What faults keep away is lost when the run comes to rest; nothing else is violated.
+    # Messages withheld by faults are lost when the run is idle; no other guarantee is violated.
     assert {each[:3] for each in named(found, "violated")} <= {("delivery", "violated", "lost")}
     judge_cut(rested, found, [], cut_by_chance(random, rested))
     promises = [row for row in rested.promises if row["promise"] != SETTLED]

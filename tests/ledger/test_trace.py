@@ -251,7 +251,7 @@ def test_name_matches_by_prefix_or_as_printed(tmp_path: Path, capsys: pytest.Cap
         return [life.index for life in trace_message(ledger, message).lives]
 
     assert traced(ids[4]) == traced(ids[4][:8]) == traced(to_one_line(ids[4])) == [4]
-    assert traced(to_one_line(rows[5]["transaction"])) == [5]  # of many that begin so, the one that ends so
+    assert traced(to_one_line(rows[5]["transaction"])) == [5]  # of many with this prefix, the one with this suffix
     for bad in (
         {"message": 5},
         {"message": "m", "lane": 7},

@@ -86,7 +86,7 @@ class MountainRange:
         while (first := before >> height) < (last := after >> height):
             level = self._room(height, last)
             level[first:last] = new
-            # Pairs whose right node is new, side by side in memory as they are.
+            # Pairs with a new right node, adjacent in memory.
             pairs = level[first & ~1 : last & ~1].reshape(-1, 2 * DIGEST_BYTES)
             new = digest_rows(HashFunction.KECCAK_256, pairs)
             height += 1
@@ -203,7 +203,7 @@ def prove_leaves(mountains: MountainRange, leaf_indices: Sequence[int], leaf_cou
             parents: list[int] = []
             for index in level:
                 if parents and parents[-1] == index >> 1:
-                    # Its left sibling is known: what was taken for that one was this node.
+                    # Its left sibling is known: the presumed one was this node.
                     items.pop()
                     continue
                 parents.append(index >> 1)

@@ -161,7 +161,7 @@ def unsupported(net: Traffic, random: Random) -> set[Named] | None:
     """It is acknowledged without a receipt at its destination, in a window that would show one."""
     for message in some(net, random, "received", "acknowledged", without=("failed", "refunded", "dropped")):
         if message.lane[2] != "d" and not any(row["code"] for row in message.rows):
-            known = message.first("acknowledged")["time"]  # when it has arrived, as far as the input shows
+            known = message.first("acknowledged")["time"]  # when it has arrived according to the input
             net.remove(row for row in message.rows if row["event"] in AT_DESTINATION)
             reasons = [("agreement", "violated", "acknowledged_not_received")]
             if known - message.first("sent")["time"] > DEADLINE:

@@ -62,7 +62,7 @@ def judge_cut(case: Case, whole: AuditResult, planted: Iterable[Planted], cut: C
         if (check, lane, message) in open_before:
             continue
         of_chain = check in ("back_pressure", "headers") and lane[1] == cut.chain
-        of_chain |= check == "conservation" and lane[0] is None and cut.chain in lane  # of what is abroad
+        of_chain |= check == "conservation" and lane[0] is None and cut.chain in lane  # of departed value
         assert of_chain or lane in halves or (lane, message) in was | missing, each
     return found
 

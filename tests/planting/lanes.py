@@ -130,7 +130,7 @@ def skipped(net: Traffic, random: Random) -> Planted | None:
         net.whole.add(lane)
         net.remove(r for r in message.rows if r["event"] in OVER)
         found = {named("gaps", "skipped", message), *lost[0], *missing}
-        since = message.first("sent")["height"]  # from then on its time-out would be seen
+        since = message.first("sent")["height"]  # from then on its timeout would be visible
         evidence = [(lane[2], 0 if below is None else low, above["height"]), (lane[1], since, 2**64)]
         evidence += ends(lane) if lost[0] or missing else ()
         return Planted("skipped", frozenset(found), tuple(evidence))  # type: ignore[arg-type]

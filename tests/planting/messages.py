@@ -181,7 +181,7 @@ def altered(net: Traffic, random: Random) -> Planted | None:
         row["payload_hash"] = other_content(random)
         evidence = (*spans(sent, row), *(((message.lane[2], 0, 2**64),) if lost[0] else ()))
         missed = None if left else open_message(net.ledger, message, sent)
-        if missed is not None and missed.verdict == "violated":  # nothing came of what was sent
+        if missed is not None and missed.verdict == "violated":  # the sent message had no effect
             found.append(named("delivery", missed.reason, message))
             evidence += tuple((chain, 0, 2**64) for chain in message.lane[1:3] if chain is not None)
         return Planted("altered", frozenset(found), evidence)

@@ -67,7 +67,7 @@ class Traffic:
         self.rows, self.observed, self.promises = deepcopy(case.rows), deepcopy(case.observed), deepcopy(case.promises)
         self.watermarks, self.headers, self.value = (deepcopy(x) for x in (case.watermarks, case.headers, case.value))
         self.whole: set[Lane] = set()
-        self.used: dict[int, Row] = {}  # rows of messages in which something was planted, by identity
+        self.used: dict[int, Row] = {}  # rows of messages with planted faults, by identity
         self.index()
 
     def index(self) -> None:
@@ -85,7 +85,7 @@ class Traffic:
     def case(self) -> Case:
         return Case(self.rows, self.observed, self.promises, self.watermarks, self.headers, self.value)
 
-    # ---- where something may be planted
+    # ---- positions for planting
 
     def messages(self, random: Random, *events: str) -> Iterator[Message]:
         """The messages with one row each of these events, none of them reverted or planted, in random order."""
@@ -127,7 +127,7 @@ class Traffic:
         gone = {id(row) for row in rows}
         self.rows = [row for row in self.rows if id(row) not in gone]
 
-    # ---- what is known of a lane
+    # ---- facts about a lane
 
     def neighbours(self, message: Message, event: str) -> tuple[Row | None, Row | None]:
         """The rows of an event of the next message below and above that has one."""

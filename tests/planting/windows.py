@@ -50,7 +50,7 @@ def without(case: Case, cut: Cut) -> tuple[Case, list[Row]]:
         own = row["time"]
         return row["chain"] == cut.chain and own is not None and cut.times[0] <= own <= cut.times[1]
 
-    blocks = [row["height"] for row in case.headers if in_time(row)]  # a chain may number its blocks in its own way
+    blocks = [row["height"] for row in case.headers if in_time(row)]  # a chain may number its blocks differently
     of_headers = (min(blocks), max(blocks)) if blocks else None
     observed: list[Row] = []
     for row in case.observed:

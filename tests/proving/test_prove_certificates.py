@@ -159,7 +159,7 @@ def test_flat_streams_have_no_substreams(cli: Run, lake: str) -> None:
     assert (code, err) == (2, 'causeway: substream: "alice": the streams of this lake have none; leave it out\n')
 
 
-# ---- what a certificate shows
+# ---- content of a certificate
 
 
 def test_certificate_shows_one_value_and_the_time(opened: OpenedLake) -> None:
@@ -220,7 +220,7 @@ def test_messages_and_data_match_the_programs(opened: OpenedLake) -> None:
     assert data == {2: red, 4: red, 5: both, 8: both}
 
 
-# ---- other ways to certify -----------------------------------------------------------------------
+# ---- other certification modes -------------------------------------------------------------------
 
 HALTED = """
 [[faults]]
@@ -284,7 +284,7 @@ def test_later_subnet_is_absent_from_the_earlier_registry(tmp_path: Path) -> Non
     assert get_state_at(opened, "late", 3).number == 1
 
 
-# ---- what is wrong -------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[list[object], str]] = {
     "nothing": ([], "what to prove: give one of --header, --index N (both with --chain and --counterparty), --program"),
@@ -394,7 +394,7 @@ def test_signature_of_another_subnet_is_refused(opened: OpenedLake, monkeypatch:
         get_state_at(opened, "left", HEIGHT)
 
 
-# ---- the page about it ---------------------------------------------------------------------------
+# ---- the page ------------------------------------------------------------------------------------
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "certificates.md").read_text()
 

@@ -172,7 +172,7 @@ def test_blocks_with_the_same_storage_share_it(lake: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_cached_storage_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = open_lake(make_lake(tmp_path, options="endowment = 7_000_000"))  # whose storage nobody has asked for
+    opened = open_lake(make_lake(tmp_path, options="endowment = 7_000_000"))  # with an unused storage
     monkeypatch.setattr(Tries, "live_bytes", KEPT_BYTES // 2)
     made = {
         storage.root: weakref.ref(storage) for storage in (read_storage(opened, 0, height) for height in range(1, 9))

@@ -73,7 +73,7 @@ def test_widely_spread_delays_have_a_logarithmic_scale() -> None:
     assert scale.log and scale.bottom <= 2 and scale.top >= 40_000
     shares = [scale.share(mark) for mark in scale.marks]
     assert all(b - a >= 0.13 for a, b in pairwise(shares)) and scale.label(60.0) == "1 min"
-    assert not fit_scale([0.0, 40_000.0], "seconds").log  # 0 has no place on it
+    assert not fit_scale([0.0, 40_000.0], "seconds").log  # 0 has no position on it
 
 
 def test_line_ends_at_missing_values_and_an_isolated_point_is_visible() -> None:
@@ -148,7 +148,7 @@ def test_matrix_keeps_the_important_chains_and_all_figures() -> None:
     assert sum(each.lanes for each in cells.values()) == 42 and (OTHERS, OTHERS) in cells
     assert ((0, "s0"), (0, "d0")) in cells  # the violated one
     assert len({end for place in cells for end in place}) <= MAX_CHAINS
-    assert cells[(1, "not seen"), (0, "(others)")].messages == 1000  # a chain of that name is itself
+    assert cells[(1, "not seen"), (0, "(others)")].messages == 1000  # a chain of that name is distinct
     tree = parsed(draw_matrix(cells))
     assert [each.get("value") for each in tree.iter("input")] == ["violated", "open", "latency", "messages"]
     assert (shade_level(0, 10), shade_level(0.001, 10), shade_level(10, 10)) == (0, 1, 7)

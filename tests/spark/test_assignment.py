@@ -37,7 +37,7 @@ def test_fresh_worker_takes_the_buckets_of_a_dead_one_first() -> None:
     homes = {0: HERE, 1: DEAD}
     assert choose_bucket(homes, {0, 1}, NEW, alive) == 1
     assert choose_bucket(homes, {0}, NEW, alive) == 0
-    # One of two that has come to both buckets leaves the first to whoever is used to begin with it.
+    # One of two workers with both buckets leaves the first to the one that usually begins with it.
     assert choose_bucket({0: HERE, 1: HERE}, {0, 1}, NEW, alive) == 1
 
 

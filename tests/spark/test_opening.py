@@ -102,7 +102,7 @@ def test_ctrl_c_during_the_start_of_java_ends_both(java: Path, tmp_path: Path) -
     begun = started(java)
     deadline = time.monotonic() + 60
     while not (tmp_path / "lake" / "lake.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)  # all that needs no Java is done
+        time.sleep(0.02)  # everything without Java is done
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and said == "causeway: stopped before the first tick\n"

@@ -259,7 +259,7 @@ def test_second_session_maps_the_archive_of_the_first(tmp_path: Path) -> None:
         "    maps = Path(f'/proc/{java.pid}/maps').read_text()\n"
         "    print('spark-classes' in maps, spark.range(5).count())\n"
     )
-    # Who builds waits until nobody else wants a core, which no time-out covers. Here the builder takes its turn.
+    # Builders wait until no other process needs a core, beyond any timeout. Here the builder takes its turn.
     cache, own = tmp_path / "cache", tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("import os\nos.nice = os.sched_setscheduler = lambda *_: None\n")
@@ -275,7 +275,7 @@ def test_second_session_maps_the_archive_of_the_first(tmp_path: Path) -> None:
         time.sleep(1)
     second = run_python(program, CAUSEWAY_CACHE=str(cache))
     assert second.stdout == "True 5\n", second.stderr
-    # An archive that is none is as good as no archive.
+    # An invalid archive equals a missing one.
     archive.chmod(0o644)
     archive.write_bytes(b"no archive" * 1000)
     third = run_python(program, CAUSEWAY_CACHE=str(cache))

@@ -85,7 +85,7 @@ def test_record_is_created_once_and_read_by_its_number(tmp_path: Path) -> None:
     storage.make_folder("log")
     log = CommitLog(storage, "log", "commit", Commit.of)
     log.create(7, COMMIT.content())
-    log.create(7, COMMIT.content())  # a store that lost its answer is asked again
+    log.create(7, COMMIT.content())  # a store whose answer was lost is asked again
     with pytest.raises(AlreadyExists):
         log.create(7, Commit(7, "y").content())
     create_once(storage, log.path(8), COMMIT.content())

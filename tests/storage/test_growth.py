@@ -130,7 +130,7 @@ def test_cost_per_height_is_independent_of_history_length(lakes: dict[int, Path]
     short, long = costs(lakes[SHORT]), costs(lakes[LONG])
     assert short.keys() == long.keys()
     for what, counts in long.items():
-        # Of a record each listing has a name more every TICKS ticks.
+        # A listing of a record has an additional name every TICKS ticks.
         more = {name: count - short[what][name] for name, count in counts.items() if name != "list"}
         assert max(more.values()) <= 0, (what, more)
         assert counts["list"] <= short[what]["list"] + LONG // external_input.TICKS_PER_FOLDER, what

@@ -144,7 +144,7 @@ def test_kills_of_networks_with_many_forks_on_spark(tmp_path: Path) -> None:
 def cluster() -> Iterator[LocalCluster]:
     """Return a cluster shared by all kills; users leave its master and workers alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # executors have a folder of their own
+        patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # executors have their own folder
         with LocalCluster(workers=2, cores=1) as running:
             yield running
 

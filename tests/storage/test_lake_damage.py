@@ -112,7 +112,7 @@ def test_lake_has_every_kind_of_file_and_is_verified(made: Path) -> None:
 def test_every_alteration_of_any_file_is_found(made: Path, tmp_path: Path) -> None:
     draw = random.Random(9)
     lake = copied(made, tmp_path)
-    # The claim's file says who writes, and is written anew by whoever does.
+    # The claim's file names the writer, and each writer rewrites it.
     files = sorted(path for path in lake.rglob("*") if path.is_file() and path.name != "writer")
     folders = sorted({path.parent for path in files} | {path for path in files if path.parent == lake})
     for number in range(ALTERATIONS):

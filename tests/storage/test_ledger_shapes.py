@@ -161,5 +161,5 @@ def test_file_with_other_columns_is_corrupted(
     put(ledger, lambda found: found["files"][number].update(seal=seal_content(sink.getvalue())))
     for command in COMMANDS:
         code, output = said(ledger, command, capsys)
-        # Who does not read the column need not know.
+        # Readers that do not use the column need not know.
         assert (code and f"{path} {text}" in output) or (code == 0 and command in ("backlog", "calls")), output

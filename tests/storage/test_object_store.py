@@ -75,7 +75,7 @@ def store() -> Iterator[str]:
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     with pytest.MonkeyPatch.context() as patch:
-        # A store compares and puts at once; the one for tests looks first, and puts then.
+        # A store compares and puts atomically; the one for tests checks first, and puts then.
         patch.setattr(S3Response, "put_object", atomic)
         for name, value in {
             "AWS_ACCESS_KEY_ID": "key",
@@ -216,7 +216,7 @@ def test_claim_of_a_killed_run_is_taken_over_and_it_can_commit_no_more(tmp_path:
     waited: list[bool] = []
     new = claim_lake(old.lake, lambda: waited.append(True))
     assert (new.epoch, waited) == (2, [True])
-    # It was only slow, and goes on: with its claim, and then as if its claim had not been asked for.
+    # It was only slow, and continues: with its claim, and then as if its claim had not been requested.
     old._claim._stop.clear()
     with pytest.raises(LakeError, match=r"was taken over by process \d+ on .*; this run has written nothing since"):
         old.run()

@@ -287,6 +287,6 @@ if __name__ == "__main__":
     )
     assert done.returncode == 0, done.stderr[-2000:]
     ticks = [line for line in done.stdout.splitlines() if line.startswith("warm")]
-    # Genesis was written by whoever was there first.
+    # Genesis was written by the first process.
     assert len(ticks) == 12 and ticks[1:6] == ticks[7:] == ["warm True True True"] * 5
     assert {name: roots(Lake.at(str(tmp_path / name / "lake-spark-3"))) for name in networks} == wanted

@@ -154,7 +154,7 @@ def test_calls_have_one_row_each(net: LakeNetwork) -> None:
     assert {row["detail"] for row in found if row["outcome"] == "rejected"} == {"CanisterMigrating"}
 
 
-# ---- programs of one's own -------------------------------------------------------------------------
+# ---- user programs -------------------------------------------------------------------------------
 
 
 def test_programs_beside_the_scenario_run_on_spark_workers(tmp_path: Path, spark: SparkSession) -> None:

@@ -91,7 +91,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
         missing(f"npm could not install the independent verifiers: {last[0]}")
 
     def run(script: str, value: Any) -> Any:
-        # A script finds its packages from where it lies.
+        # A script finds its packages relative to its own path.
         shutil.copy(HERE / script, folder)
         done = subprocess.run(
             [binary, script], cwd=folder, input=json.dumps(value), capture_output=True, text=True, timeout=RUN_SECONDS

@@ -87,7 +87,7 @@ def test_our_certificates_are_accepted_and_read_alike(node: Node) -> None:
 def test_states_of_many_shapes_are_read_alike(node: Node) -> None:
     requests, ours = [], []
     for size in (1, 2, 3, 5, 8, 13, 64, 100):
-        # Labels of one length: its search misjudges a label that continues another.
+        # Labels of one length: its search misjudges a label that extends another.
         content = {index_label(2 * at): b"%d" % at for at in range(size)}
         tree = state_tree({b"content": content}, NOW)
         asked: list[Path] = [(b"content", index_label(at)) for at in (0, 2, 2 * size - 2)]
@@ -211,9 +211,9 @@ def test_library_lookup_claims_an_unproven_absence(node: Node) -> None:
     cases: list[tuple[HashTree, bytes, str]] = [
         # A pruned node beside an empty one.
         (Fork(hidden, EMPTY), b"be", "unknown"),
-        # A label that continues another.
+        # A label that extends another.
         (Fork(Labeled(b"a", EMPTY), Labeled(b"ax", content)), b"ax", "found"),
-        # It takes a label for the greater one when any byte is greater: here the second, "e" above "d".
+        # It considers a label greater if any byte is greater: here the second, "e" above "d".
         (Fork(hidden, Labeled(b"cd", content)), b"be", "unknown"),
     ]
     requests, ours = [], []

@@ -81,7 +81,7 @@ SHOWN = {
         for number in ENDS
     },
     "delegated twice": Claim(nested()),
-    # What only the root subnet could have signed is not asked here.
+    # Certificates that only the root subnet could have signed are not tested here.
     **{name: Claim(data) for name, data in tampered().items() if name != "the identity as the subnet's key"},
 }
 TIMES = {

@@ -59,7 +59,7 @@ def valid_claim(trees: dict[str, Tree], random: Random) -> tuple[str, bytes, byt
     proofs = [tree.existence(key) if key in STORED else tree.non_existence(key) for key in claims]
     key, proof = claims[0], proofs[0]
     if random.random() < 0.5:
-        # Of two entries for one key the first counts, and what nobody asks about does not.
+        # The first of two entries for one key counts, and unrequested ones do not.
         entries = [_entry(each) for each in proofs]
         if random.random() < 0.3:
             entries.append(_spoilt(entries[0], random))

@@ -32,7 +32,7 @@ def taken(lake: str, out: Path, queue: str, *what: str) -> Claim:
     assert ended.value.code == 0
     document, trust = json.loads(out.read_text()), json.loads(Path(f"{out}.trust").read_text())
     value = None if document["value"] is None else bytes.fromhex(document["value"])
-    # The root is the signed header's, not what the proof says it is under.
+    # The root is the signed header's, not the one named by the proof.
     root, key, proof = (bytes.fromhex(text) for text in (trust["root"], document["key"], document["proof"]))
     return Claim(document["spec"], root, key, value, proof)
 

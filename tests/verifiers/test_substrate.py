@@ -96,7 +96,7 @@ def test_other_trie_reads_our_proofs_and_refuses_altered_ones(node: Node) -> Non
 def test_our_reader_reads_proofs_of_the_other_trie(node: Node) -> None:
     asked, expected = [], []
     for seed in range(8):
-        # It makes a trie of the entries that a proof shows, in the older layout, and proves what is updated.
+        # It builds a trie from the entries of a proof, in the older layout, and proves updates.
         entries = random_entries(seed)
         trie = build(entries, StateVersion.V0)
         (key, _), fresh = random.Random(seed).choice(entries), b"another value"

@@ -145,7 +145,7 @@ def test_one_verdict_on_storage_proofs(rust: Native, node: Node) -> None:
     claims = [claim for claim, _ in cases.values()]
     assert dict(zip(cases, map(own_verdict, claims), strict=True)) == expected
     assert dict(zip(cases, verdicts(rust, claims), strict=True)) == expected
-    # The third one lists what a proof shows, and does not tell what is absent from what is left out.
+    # The third one lists the entries of a proof, and does not distinguish absent from omitted ones.
     there = {name: claim for name, (claim, _) in cases.items() if None not in claim.claims.values()}
     asked = [
         {"root": written(claim.root), "nodes": [written(part) for part in claim.nodes]} for claim in there.values()
@@ -153,7 +153,7 @@ def test_one_verdict_on_storage_proofs(rust: Native, node: Node) -> None:
     for (name, claim), answer in zip(there.items(), node(SCRIPT, {"proofs": asked})["proofs"], strict=True):
         found = dict(map(tuple, answer.get("ok", [])))
         shown = all(found.get(written(key)) == written(value or b"") for key, value in claim.claims.items())
-        # It refuses a node that is there twice.
+        # It refuses a repeated node.
         assert (name, shown) == (name, expected[name] == "true" and not name.endswith("a node twice"))
 
 
@@ -183,7 +183,7 @@ def test_one_verdict_on_changed_proofs(rust: Native, seed: int) -> None:
         claims.append(right._replace(nodes=[bytes(part) for part in nodes]))
     own = [own_verdict(claim) for claim in claims]
     assert set(own) == {"true", "false"}
-    # A node of another hash is one that no key needs, where ours refuses the proof: see above.
+    # A node of another hash is one that no key needs, for which ours refuses the proof: see above.
     odd = [(one, other) for one, other in zip(own, verdicts(rust, claims), strict=True) if one != other]
     assert odd == []
 

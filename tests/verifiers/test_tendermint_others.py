@@ -171,6 +171,6 @@ def test_random_updates_have_one_verdict(clients: list[Native], seed: int) -> No
     assert set(own) == {"true", "unknown", "false", "expired"}
     for native in clients:
         both = zip(own, verdicts(native, updates), strict=True)
-        # Of several reasons the first counts, and each looks at them in an order of its own: ours counts a header's own
+        # The first of several reasons counts, and each checks them in its own order: ours counts a header's own
         # validators first, and tendermint-rs a commit without a vote.
         assert [pair for pair in both if pair[0] != pair[1] and ("true" in pair or "false" not in pair)] == []

@@ -115,5 +115,5 @@ def test_go_reads_literals_like_a_mapping_with_base_go(libraries: list[Native]) 
     assert sum(each is not None for each in read) > LITERALS // 20
     for text, value in zip(literals, read, strict=True):
         own = parse_go_literal(text)
-        # The sign of a zero is kept here: no amount has one.
+        # The sign of a zero is retained here: no amount has one.
         assert ("0" if own == "-0" else own) == ("?" if value is None else value), text

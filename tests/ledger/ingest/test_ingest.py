@@ -63,7 +63,7 @@ def test_row_equals_the_record_of_the_file() -> None:
     assert (row["source"], row["destination"], row["event"], row["index"]) == ("ethereum", "moonbeam", "sent", 7)
     assert row["time"] == datetime(2022, 1, 11, 11, 59, 41, tzinfo=UTC)
     assert (row["source_file"], row["source_row"], row["stated_by"]) == ("f.csv", 1, "bridge-events")
-    # The content is the same however an export writes hexadecimal digits and numbers; it is not when one differs.
+    # The content is independent of the notation of hexadecimal digits and numbers, but not of their values.
     same = [
         ROW.replace("0xAb", "0xaB"),
         ROW.replace(",13", ", +0013 "),
@@ -172,7 +172,7 @@ def test_invalid_json_is_refused(line: bytes) -> None:
     found = parse_json_lines(chunks.RecordPiece(line + b"\n"), {"q"})
     if good or line.strip():
         accepted = len(found.rows) == 1
-        # A text that is no UTF-8 is refused where it is used.
+        # A text of invalid UTF-8 is refused where it is used.
         assert accepted == good or (accepted and not _is_text(line))
 
 
@@ -194,7 +194,7 @@ def test_hostile_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = [broken.reason for part in columns for broken in part.broken]
     assert reasons == ["too_deep", "key_twice", "too_long", "not_utf8", "not_json"]
     assert sum(part.records for part in columns) == len(lines) and sum(part.blank for part in columns) == 1
-    # A quote that nobody closes takes nothing with it but its own line.
+    # An unclosed quote affects only its own line.
     text = b'1,"open\n' + b"2,x\n" * 100 + b'3,"y"\n'
     parts = list(read_pieces(io.BytesIO(text), b",", 64))
     assert b"".join(part.content for part in parts if not part.broken) == text.partition(b"\n")[2]
@@ -291,7 +291,7 @@ def test_parquet_keeps_its_types_and_accepts_exact_floats() -> None:
         ("acknowledged", 9, 1),
     ]
     assert why(found) == [(2, "negative", "index")]
-    # What reads whole numbers with gaps makes them numbers with a fraction: those are exact below 2**53.
+    # Readers of integers with nulls convert them to floats: those are exact below 2**53.
     for values, good in (((1.5, 2.0**53 - 1), 2**53 - 1), ((2.0**53 + 2, 5.0), 5)):
         given["sequence"] = pa.array(values)
         found = taken(stored(**given), "ibc-packets", "f.parquet")
@@ -308,7 +308,7 @@ def test_windows_are_cut_at_long_gaps() -> None:
     heights = np.array([5, 1, 3, 700, 100, 1301], dtype=np.int64)
     assert infer_windows(heights, 600)[:, :2].tolist() == [[1, 700], [1301, 1301]]
     assert infer_windows(heights, None)[:, :2].tolist() == [[1, 1301]]
-    # Beside heights stand the first and the last time.
+    # Beside heights the first and the last time are recorded.
     assert merge_windows(
         np.array([[900, 950, 9, 12], [1, 2, 1, 2], [500, 890, 5, 13], [2000, 2001, 20, 20]]), 100
     ).tolist() == [[1, 2, 1, 2], [500, 950, 5, 13], [2000, 2001, 20, 20]]
@@ -457,12 +457,12 @@ def test_parquet_of_hostile_or_unusual_types(monkeypatch: pytest.MonkeyPatch) ->
     assert [(row["source"], row["index"], row["amount_0"]) for row in rows_of(found)] == [(None, 2, 0), ("c", 3, 5)]
     assert [row["time"] for row in rows_of(found)] == [None, datetime(1, 1, 1, tzinfo=UTC)]
     assert why(found) == [(1, "negative", "amount")]
-    # A time that would wrap around, and one of a unit that is coarser.
+    # A time that would overflow, and one of a coarser unit.
     far = pa.array([2**62, 1000, None], pa.timestamp("ms"))
     found = read(pa.table({"from": struct, "n": pa.array(["1", " 2", "x"]), "t": far}))
     assert why(found) == [(1, "not_a_time", "time"), (3, "not_a_number", "index")]
     assert rows_of(found)[0]["time"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
-    # A text that a dictionary has once, and a thousand rows: only some are made of it at once.
+    # A text stored once in a dictionary, and a thousand rows: only some are materialized at once.
     long = pa.array(["y" * 30_000] * 1_000 + ["z"])
     rows = pa.table({"from": pa.array([{"chain": "a"}] * 1_001), "n": list(range(1_001)), "who": long})
     monkeypatch.setattr(parquet, "MAX_AT_ONCE", 3 << 20)
@@ -473,7 +473,7 @@ def test_parquet_of_hostile_or_unusual_types(monkeypatch: pytest.MonkeyPatch) ->
     assert found.ledger.num_rows == 1 and found.quarantine.num_rows == 1_000
     assert {row["reason"] for row in found.quarantine.to_pylist()} == {"too_long"}
     for wrong, text in (
-        # In a dictionary or not, the texts of a small file would fill the memory.
+        # With or without a dictionary, the texts of a small file would fill the memory.
         (rows.set_column(2, "who", pa.array(["y" * 100_000] * 1_001)), "its texts become more than 300 times its size"),
         (rows.set_column(2, "who", pa.array(["y" * 100_000] * 1_001).dictionary_encode()), "more than 300 times"),
         (
@@ -493,7 +493,7 @@ def test_corrupted_parquet_is_refused_for_any_wrong_byte(recordings: Recordings)
     pq.write_table(rows, out, compression="none", use_dictionary=False)
     data, mapping, random = out.getvalue(), load_mapping("ibc-packets"), Random(4)
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    # Where the schema stands in the footer, some values make columns say what does not fit together.
+    # At the position of the schema in the footer, some values make columns inconsistent.
     wrongs = [{place: 17} for place in range(footer, footer + 500)]
     for count in (1, 1, 3) * 50:
         wrongs.append({random.randrange(len(data)): random.randrange(256) for _ in range(count)})

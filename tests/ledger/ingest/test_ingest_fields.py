@@ -59,7 +59,7 @@ def test_height_with_its_revision_fills_both_columns() -> None:
     assert columns(found, "revision", "height", "timeout_revision", "timeout_height") == [
         (1, 2241421, 2, 7), (None, 5, None, None), (None, None, None, None), (None, 16, None, None),
     ]  # fmt: skip
-    # A time-out of 0 is none.
+    # A timeout of 0 is none.
     assert [row["timeout_time"] is None for row in rows_of(found)] == [True, True, False, True]
     assert why(found) == [(5, "negative", "height"), (6, "not_a_number", "height"), (7, "not_a_number", "height")]
 
@@ -171,7 +171,7 @@ def test_height_windows_belong_to_one_revision(gap: int | None) -> None:
 def test_height_windows_have_the_times_of_their_rows() -> None:
     fields = {"height": "h", "time": {"column": "at", "unit": "s"}}
     of = mapping(fields, windows={"by": "height", "gap": 5, "events": ["sent"]})
-    # Rows that lie inside a window that is known, or have no time.
+    # Rows inside a known window, or without a time.
     rows = observed(of, "n,h,at\n1,10,70\n2,12,\n3,30,\n4,11,60\n", "n,h,at\n5,14,90\n6,50,95\n7,13,40\n8,12,99\n")
     times = [[None if row[f"{end}_time"] is None else row[f"{end}_time"].timestamp() for end in ("first", "last")]
              for row in rows]  # fmt: skip
@@ -205,7 +205,7 @@ def arriving(windows: dict[str, Any], head: str = "n,e,from,to,at,h,t") -> Calla
 
 def test_arrivals_have_a_window_while_their_source_was_recorded() -> None:
     found = arriving(ARRIVING)
-    # The chains send each other messages; a pauses after height 12, and an acknowledgement comes in the pause.
+    # The chains send each other messages; a pauses after height 12, and an acknowledgement arrives in the pause.
     first = "1,sent,a,b,a,10,100 2,sent,a,b,a,12,120 1,received,a,b,b,500,130 1,executed,a,b,b,500,130"
     early = "2,received,a,b,b,900,150 1,acknowledged,a,b,a,30,300 7,sent,b,a,b,501,140"
     late = "3,sent,a,b,a,90,900 3,received,a,b,b,2000,910 4,sent,a,b,a,91,905 4,received,a,b,b,2800,990"
@@ -216,7 +216,7 @@ def test_arrivals_have_a_window_while_their_source_was_recorded() -> None:
         ["b", ["executed", "received"], 500, 900, 130, 150],
         ["b", ["executed", "received"], 2000, 2800, 910, 990],
     ]
-    # Another source goes on while a pauses.
+    # Another source continues while a pauses.
     other = "9,sent,c,b,c,1,100 9,received,c,b,b,910,160 8,sent,c,b,c,4,950"
     assert found(f"{first} {early}", f"{late} {other}")[3:] == [
         ["c", ["sent"], 1, 4, 100, 950], ["b", ["executed", "received"], 500, 2800, 130, 990],

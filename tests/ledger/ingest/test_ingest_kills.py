@@ -140,7 +140,7 @@ def test_kills_of_one_call(tmp_path: Path, executor: str) -> None:
                 command.send_signal(signal.SIGKILL)
         commands.done(*options)
         assert rows_of(commands.lake) == whole
-        if executor == "in_process":  # a killed command's Spark goes on for a while, and may still write
+        if executor == "in_process":  # a killed command's Spark continues for a while, and may still write
             files = {str(path.relative_to(commands.lake)) for path in commands.lake.rglob("*.parquet")}
             assert files == {file.path for file in open_ledger(str(commands.lake)).live}
             assert not [*commands.lake.rglob("*.arrow")]
@@ -199,7 +199,7 @@ def test_kills_of_a_command_that_follows_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_interrupted_call_is_reported_in_one_line(tmp_path: Path) -> None:
-    compile_before_use()  # or the command says that it does
+    compile_before_use()  # or the command reports that it is
     commands = Commands(tmp_path)
     (commands.source / "a.csv").write_text(HEAD + lines(0, 1_500_000))
     with commands.started("--json") as command:

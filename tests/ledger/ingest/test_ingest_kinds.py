@@ -157,7 +157,7 @@ def test_chains_with_mutual_messages_have_one_window() -> None:
 
 @pytest.mark.parametrize("column", ["channel_id", "source_chain", "sequence"])
 def test_invalid_utf8_in_parquet_is_quarantined_by_row(column: str) -> None:
-    count = 70_000  # more than are read at once, in two row groups
+    count = 70_000  # more than one read, in two row groups
     bad = {5, 66_000, 69_999}
     octets = pa.array([b"\xff7" if row in bad else b"7" for row in range(count)], pa.binary())
     texts = pa.Array.from_buffers(pa.string(), count, octets.buffers())
@@ -219,7 +219,7 @@ def test_packets_have_both_sides_timeouts_and_errors() -> None:
     ]  # fmt: skip
     assert sent[1]["timeout_time"] is None and sent[2]["timeout_time"] == datetime(2022, 1, 11, 11, 59, 41, tzinfo=UTC)
     assert (sent[3]["amount_0"], sent[3]["asset"], sent[3]["sender"]) == (9, "uatom", "z")
-    # Where the acknowledgement was written, the packet was executed.
+    # A written acknowledgement implies that the packet was executed.
     written = PACKETS.replace("recv_height", "write_ack_height").splitlines()
     found = rows_of(taken("\n".join(written), "ibc-packets", "packets.csv"))
     assert [(row["event"], row["height"]) for row in found if row["chain"] == "b-1"] == [

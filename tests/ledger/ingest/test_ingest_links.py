@@ -70,7 +70,7 @@ def ends(rows: list[Row]) -> set[tuple[str, str, str | None, str | None]]:
 
 
 def test_other_end_is_the_chain_with_the_same_messages() -> None:
-    # Three chains whose channels have the same names at both ends, with the same numbers in each direction.
+    # Three chains with equal channel names at both ends, and equal indices in each direction.
     rows = []
     for one, other in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
         rows += [sent(one, n, f"{one}{n}") for n in range(5)] + [received(other, n, f"{one}{n}") for n in range(1, 4)]
@@ -131,9 +131,9 @@ def test_repeated_receipt_without_effect_is_redundant() -> None:
     effect = [relayed("executed", 5, "T2"), relayed("executed", 9, "T9", 2)]
     rows = [relayed("received", 5, "T1"), relayed("received", 5, "T2"), relayed("received", 7, "T3")]
     assert redundant([*rows, *effect]) == [("T1", "received"), ("T3", "received")]
-    # Both had an effect: it was received twice, and the audit has to say so.
+    # Both had an effect: it was received twice, and the audit has to report it.
     assert redundant([*rows, *effect, relayed("failed", 5, "T1")]) == [("T3", "received")]
-    # Without any effect in the input the first counts, and so does one that is recorded twice.
+    # Without any effect in the input the first counts, and so does one recorded twice.
     assert redundant([rows[1], rows[2]]) == [("T3", "received")]
     assert redundant([relayed("received", 5, "T1"), relayed("received", 5, "T1", stated_by="u")]) == []
     assert redundant([relayed("received", 5, None), relayed("received", 7, None)]) == []
@@ -143,7 +143,7 @@ def test_only_the_first_acknowledgement_and_timeout_count() -> None:
     rows = [relayed("acknowledged", 5, "T1"), relayed("acknowledged", 6, "T2"), relayed("timed_out", 7, "T3"),
             relayed("timed_out", 4, "U1", 2), relayed("acknowledged", 9, "U2", 2),
             relayed("timed_out", 9, "U3", 2)]  # fmt: skip
-    # Both ends of a message stay, whichever came first: the audit has to say that they contradict each other.
+    # Both endings of a message remain in any order: the audit has to report the contradiction.
     assert redundant(rows) == [("T2", "acknowledged"), ("U3", "timed_out")]
     assert redundant([relayed("sent", 5, "T1"), relayed("sent", 6, "T2")]) == []
 
@@ -170,7 +170,7 @@ def test_acknowledgement_of_a_failed_message_has_a_code_and_a_refund() -> None:
     assert {each["event"] for each in linked(rows, ["redundant"])[0]} == {"failed", "executed", "acknowledged"}
 
 
-# ---- messages without an id of their own
+# ---- messages without an id
 
 
 def named(event: str, name: str, time: int, content: str = "c", **given: Any) -> Row:
@@ -192,10 +192,10 @@ def test_receipts_are_matched_to_sends_of_equal_content_in_order() -> None:
     sendings = [named("sent", f"s{at}", second(at)) for at in (1, 3, 5)]
     receipts = [named("received", f"r{at}", second(at)) for at in (2, 6, 4)]
     assert pairs(sendings + receipts) == [("s1", 2), ("s3", 4), ("s5", 6)]
-    # One that is before every sending that is left stays alone, and so does one too many.
+    # One before every remaining send stays unmatched, and so does a surplus one.
     assert pairs([*sendings[1:], *receipts]) == [("r2", 2), ("s3", 4), ("s5", 6)]
     assert pairs([*sendings[:1], *receipts]) == [("r4", 4), ("r6", 6), ("s1", 2)]
-    # A receipt that has the id of its sending is not touched, nor are those of journeys, of other content, other lanes.
+    # A receipt with the id of its send is unchanged, as are those of journeys, of other content, and of other lanes.
     assert pairs([*sendings, named("received", "s3", second(9)), *receipts[:2]]) == [("s1", 2), ("s3", 9), ("s5", 6)]
     others: list[Row] = [{"journey": "j"}, {"content": "d"}, {"destination": "z"}, {"payload_hash": None}]
     for other in others:
@@ -225,7 +225,7 @@ def test_message_continues_the_one_relayed_in_its_block() -> None:
             named("received", "f", second(3), "other", source="m", journey="f")]  # fmt: skip
     found, _ = linked(rows, ["continues"])
     assert {(each["message_id"], each["continues"]) for each in found} == {("t", None), ("f", "t")}
-    # The same message goes on, or it may be either of two, or the block is another one.
+    # The same message continues, or either of two might, or the block differs.
     for changed in ([{**hop, "message_id": "f"}], [hop, {**hop, "message_id": "u"}], [{**hop, "height": 8}]):
         assert {each["continues"] for each in linked([*changed, onward], ["continues"])[0]} == {None}
 
@@ -284,14 +284,14 @@ def test_events_of_two_chains_form_one_ledger_without_violations(tmp_path: Path)
     }  # fmt: skip
     assert {each["index"] for each in rows if each["code"] == 1} == {13}
     assert audit_ledger(open_ledger(str(tmp_path / "ledger"))).holds
-    # Nothing is taken twice, and what is known of the ends stays.
+    # No row is ingested twice, and known ends remain.
     assert ingest_files(str(tmp_path / "in"), str(tmp_path / "ledger"), load_mapping("ibc-events")).commit is None
     state = open_ledger(str(tmp_path / "ledger")).table("state").to_pylist()
     assert {each["value"] for each in state if each["what"] == "counterparty"} == {"a", "b"}
 
 
 def test_files_of_several_parts_are_linked_across_all_records(tmp_path: Path) -> None:
-    # The header of CSV is read with the first 64 KiB: what follows is a piece of its own.
+    # The header of CSV is read with the first 64 KiB: the rest is a separate part.
     note, names = "x" * 300, "event,chain,src_channel,dst_channel,sequence,height,tx,note"
     for chain, event, height in (("a", "send_packet", 1), ("b", "recv_packet", 9)):
         lines = [f"{event},{chain},channel-0,channel-1,{n},{height},{event}{n},{note}" for n in range(1, 301)]

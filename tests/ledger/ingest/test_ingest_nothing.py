@@ -35,7 +35,7 @@ def test_fully_refused_input_is_an_error_with_the_commonest_reason(folder: Folde
     assert raised.value.reasons == {"missing": 3, "not_a_number": 2} and raised.value.hint is None
     ledger = open_ledger(folder.lake)
     assert ledger.number == -1 and not list(Path(folder.lake).rglob("*.parquet"))
-    # One record that can be taken is enough, and so is what the mapping ignores, or --set-aside.
+    # One usable record is enough, and so are ignored ones, or --set-aside.
     folder.write("c.csv", HEAD + lines(7, 8))
     assert folder.ingest().quarantined == {"missing": 3, "not_a_number": 2}
 

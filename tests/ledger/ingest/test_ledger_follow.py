@@ -92,7 +92,7 @@ def test_files_growing_at_any_byte_yield_the_rows_of_the_final_files(
     lake = followed.folder.lake
     mine = followed.folder.rows(), sorted(followed.folder.quarantine(), key=str)
     counts = open_ledger(lake).counts
-    # Each byte of a file may have been a commit of its own, and still only the last one is remembered of it.
+    # Each byte of a file may have been a separate commit, and still only the last one is remembered.
     assert {each.file for each in open_ledger(lake).taken()} == {*texts}
     followed.folder.lake = str(tmp_path / "whole")
     ingest_files(str(followed.folder.path), followed.folder.lake, mapping(), buckets=4)
@@ -115,11 +115,11 @@ def test_incomplete_tail_waits_and_is_quarantined_once_writing_stops(followed: F
     assert folder.indices() == [0, 1, 2] and {row["reason"] for row in folder.quarantine()} == {
         "column_missing", "not_packed"
     }  # fmt: skip
-    # Nobody tries them again, not a new process either, until they change.
+    # They are not tried again, nor by a new process, until they change.
     followed.begin()
     assert all(batch.done.commit is None and not batch.done.failed for batch in followed.all())
     folder.write("wrong.csv", HEAD + lines(7, 8))
-    for _ in range(folder_stream.LOOK_EVERY):  # what was old is looked at again now and then
+    for _ in range(folder_stream.LOOK_EVERY):  # old files are inspected again occasionally
         followed.all()
     assert folder.indices() == [0, 1, 2, 7]
 
@@ -139,7 +139,7 @@ def test_removed_renamed_and_late_files_are_tolerated(followed: Followed) -> Non
     os.utime(folder.path / "late.csv", (LONG_AGO, LONG_AGO))
     followed.all()
     assert folder.indices() == [1, 97, 98]
-    # A file that is written anew under its name is another one, also where it is longer.
+    # A file rewritten under its name is another one, even if it is longer.
     folder.write("c.csv", HEAD + lines(3, 30))
     followed.all()
     assert folder.indices() == [1, *range(3, 30), 97, 98]

@@ -81,16 +81,16 @@ def test_file_is_ingested_once_under_any_name_and_a_grown_one_from_its_end(folde
     (folder.path / "c.csv").rename(grown)
     with grown.open("a") as file:
         file.write(lines(5, 9))
-    # These rows name no place on a chain: were the first ones taken again, they would be there twice.
+    # These rows have no position on a chain: if the first ones were ingested again, they would be duplicated.
     done = folder.ingest()
     assert (done.records, done.rows, done.skipped) == (4, 4, 1)
     assert folder.indices() == [*range(9), 100, 101, 102]
     assert [row["source_row"] for row in folder.rows()][:9] == list(range(1, 10))
     assert [each.records for each in open_ledger(folder.lake).taken() if each.goes_on] == [9]
-    # One that was written anew is another file.
+    # A rewritten one is another file.
     folder.write("a.csv", HEAD + lines(0, 2) + lines(50, 60))
     assert folder.ingest().records == 12
-    # What has no end of line may still grow into another record: it is taken, and with more behind it all anew.
+    # A record without an end of line may still grow: it is ingested, and with later bytes ingested again.
     folder.write("d.csv", HEAD + "200,s,w,1")
     folder.ingest()
     folder.write("d.csv", HEAD + "200,s,w,10\n")
@@ -185,7 +185,7 @@ def test_unreadable_file_ends_the_call_or_is_quarantined_by_name(folder: Folder)
     assert {*done.failed} == {*BAD} and all(text.startswith(name) for name, text in done.failed.items())
     rows = {row["source_file"]: row for row in folder.quarantine() if row["source_row"] is None}
     assert {name: row["reason"] for name, row in rows.items()} == {name: reason for name, (_, reason) in BAD.items()}
-    # Nobody tries again what is as it was.
+    # An unchanged file is not tried again.
     assert folder.ingest(set_aside=True).commit is None
     folder.write("empty.csv", HEAD + lines(7, 8))
     assert folder.ingest().records == 1 and folder.indices() == [0, 1, 2, 7]

@@ -91,7 +91,7 @@ def test_commit_records_the_chain_and_later_ones_keep_it(tmp_path: Path) -> None
         (folder / f"{name}.csv").write_text(HEAD + text)
         ingest_files(str(folder), lake, OF)
         assert promised(lake) == found
-    # Another mapping does not state it again, and keeps it.
+    # Another mapping does not record it again, and retains it.
     (folder / "d.csv").write_text(HEAD + "6,s,x,400,1\n")
     ingest_files(str(folder), lake, OF.model_copy(update={"stated_by": "other"}))
     assert promised(lake) == [("restarted", "x", "t")]

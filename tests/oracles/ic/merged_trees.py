@@ -15,7 +15,7 @@ def merge(one: HashTree, other: HashTree) -> HashTree:
     if digest(one) != digest(other):
         raise InconsistentHashTrees(f"the trees have the roots {digest(one).hex()} and {digest(other).hex()}")
     merged: list[HashTree] = []
-    # Either a pair of nodes to merge, or a node whose merged children lie on top of ``merged``.
+    # Either a pair of nodes to merge, or a node whose merged children are on top of ``merged``.
     stack: list[tuple[HashTree, HashTree | None]] = [(one, other)]
     while stack:
         first, second = stack.pop()

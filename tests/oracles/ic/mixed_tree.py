@@ -55,7 +55,7 @@ def split_hash_tree(tree: hash_tree.HashTree) -> tuple[LabeledTree, Witness]:
             order += [node.left, node.right]
         elif isinstance(node, hash_tree.Labeled):
             order.append(node.subtree)
-    # Going back, nodes find their children in the order in which those were made: a queue.
+    # On the way back, nodes find their children in the order of their creation: a queue.
     made: list[_Split] = []
     taken = 0
     for node in reversed(order):
@@ -88,7 +88,7 @@ def _fork(left: _Split, right: _Split) -> _Split:
         return _Split(witness, None, some.children, some.first, some.last)
     if left.last >= right.first:
         raise DecodeError(f"the hash tree has labels that do not ascend: {path_text([right.first])}")
-    # The smaller side is put into the larger: a million labels are not copied at every fork.
+    # The smaller side is merged into the larger: a million labels are not copied at every fork.
     small, large = sorted((left.children, right.children), key=len)
     large.update(small)
     return _Split(witness, None, large, left.first, right.last)

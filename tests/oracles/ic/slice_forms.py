@@ -146,7 +146,7 @@ def _run_witness(labels: Sequence[bytes], first: int, size: int, siblings: Seque
             if digest is not None:
                 nodes.insert(len(nodes) if right else 0, WitnessPruned(digest))
         paired: list[Witness] = [WitnessFork(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
-        # An odd last node stands at the end of its level: it moves up.
+        # An odd last node is at the end of its level: it moves up.
         nodes = paired + nodes[2 * len(paired) :]
         level += 1
     return nodes[0]
@@ -177,7 +177,7 @@ def _siblings_of(run: Witness, payload: SlicePayload, size: int) -> list[bytes]:
     if not 0 <= first <= last <= size:
         raise slice_error(SliceFault.OUTSIDE)
     found: dict[tuple[int, bool], bytes] = {}
-    # A part of the witness, the messages under it, and how it is a sibling of a part of the run.
+    # A part of the witness, the messages under it, and its position as a sibling of a part of the run.
     stack: list[tuple[Witness, int, int, int, bool]] = [(run, 0, size, 0, False)]
     while stack:
         node, low, high, level, right = stack.pop()

@@ -33,7 +33,7 @@ def ascending_tree(nodes: IavlNodes, entries: Entries) -> int:
         heights.append(left_height(remaining))
         remaining -= 1 << heights[-1]
     heights.append(0)
-    # The perfect trees of the spine stand in descending order of size, so each begins at a multiple of its own size.
+    # The perfect trees of the spine are in descending order of size, so each begins at a multiple of its own size.
     level_starts = []
     for height in range(heights[0] + 1):
         covered = sum(1 << other for other in heights if other >= height) >> height

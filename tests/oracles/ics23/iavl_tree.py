@@ -88,7 +88,7 @@ class IavlEditor:
         self._nodes = nodes
         self._committed = len(nodes)
         self.root = root
-        # Inner nodes from the root down, all new since the commit, and below which key what they cover lies.
+        # Inner nodes from the root down, all new since the commit, and the upper bound of the keys below each.
         self._path: list[int] = []
         self._bounds: list[bytes | None] = []
 
@@ -137,7 +137,7 @@ class IavlEditor:
                     covered = depth + 1
                     break
         self._rebalance(len(self._path) - 1)
-        # Keys up to the new split key lie left of that node now, and the next key may be one of them.
+        # Keys up to the new split key are left of that node now, and the next key may be one of them.
         del self._path[covered:]
         del self._bounds[covered:]
 

@@ -52,5 +52,5 @@ def test_chosen_collisions_cost_a_bounded_search_and_stay_distinct() -> None:
     slices = colliding(1_000)
     numbers, firsts = numbered(slices + slices)
     assert [(slices + slices)[firsts[number]] for number in numbers] == slices + slices
-    # Those that found a slot are found again, for the others nobody looks.
+    # Only those that found a slot are looked up again.
     assert len(firsts) == 2_000 - MOST_STEPS

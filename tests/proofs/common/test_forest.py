@@ -63,7 +63,7 @@ def test_every_range_with_its_siblings_yields_the_root_of_its_tree(case):
     levels, size = list(beside), groups.spread(forest.sizes[tree])
     each = leaf_roots(shown, place, size, iter(levels))
     assert np.array_equal(each, forest.roots()[groups.spread(tree)])
-    # A leaf's own proof is what is beside a run of one.
+    # A leaf's proof is the siblings of a run of one.
     ones = group_rows(np.arange(len(shown), dtype=np.uint64))
     alone, numbers = forest.sides(groups.spread(tree), place, np.ones(len(place), dtype=np.int64))
     assert np.array_equal(run_roots(shown, ones, place, size, alone, numbers), each)

@@ -38,7 +38,7 @@ def test_any_changes_yield_the_trees_of_the_leaves(
     _write(forest, trees, rows)
     _compare(forest, trees, draw)
     for tree, size, kept, single in made:
-        # Behind some leaf all are others now, and there are more or less of them; before it some are.
+        # After some leaf all differ now, and their number changed; before it some differ.
         held = min(int(kept * len(trees[tree])), size - 1)
         trees[tree] = np.concatenate([trees[tree][:held], _leaves(draw, size - held)])
         changed = {(tree, place) for place in range(held, size)}

@@ -51,7 +51,7 @@ def alterations(value: Any) -> Iterator[Any]:
         for place, part in enumerate(value):
             before, after = value[:place], value[place + 1 :]
             yield from ([*before, other, *after] for other in alterations(part))
-            if isinstance(part, str):  # a node; who claims less is right, too
+            if isinstance(part, str):  # a node; fewer claims are true, too
                 yield [*before, *after]
     elif isinstance(value, int):
         yield from (value + 1, value ^ 1 << 20)

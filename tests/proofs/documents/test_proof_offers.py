@@ -43,7 +43,7 @@ def messages(place: str) -> list[ProvableMessage]:
 def test_every_offered_proof_of_a_message_between_chains_verifies(lake: str) -> None:
     opened = open_lake(lake)
     between = messages(lake)
-    assert len(between) == 4  # two requests, two answers
+    assert len(between) == 4  # two requests, two responses
     for message in between:
         offers = find_offers(opened, message)
         assert offers

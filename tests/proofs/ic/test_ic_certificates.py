@@ -43,7 +43,7 @@ def test_any_threshold_of_signers_yields_the_signature_of_the_whole_key(
     assert signature == secret.sign(message) == combine(shares, threshold)
     bls.verify(signature, message, dealing.key.public_key)
     if threshold > 1:
-        # One fewer makes a signature of another polynomial.
+        # One fewer yields a signature of another polynomial.
         with pytest.raises(ProofError):
             bls.verify(combine(shares[: threshold - 1], threshold - 1), message, dealing.key.public_key)
 

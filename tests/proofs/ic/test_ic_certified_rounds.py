@@ -100,7 +100,7 @@ def test_roots_match_the_state_tree_of_the_oracle(version: str) -> None:
             sections = dict(
                 zip(states.sections.labels, (one.tobytes() for one in states.sections.digests[row]), strict=True)
             )
-            # The rest of the sections is private; this one is what the reference knows.
+            # The other sections are private; the reference defines this one.
             sections["loopback"] = b""
             scope = FULL if state.number % EVERY == 0 else METADATA
             expected = certified_state(state, previous.get(number), sections, oracle.options, scope)
@@ -208,7 +208,7 @@ def test_faulty_nodes_are_named_without_effect_while_a_threshold_is_honest() -> 
         others = [at for at, number in enumerate(silent.numbers) if number != 2]
         assert heads["certified"][others].tolist() == [silent.tick] * 2
     assert certified == [1, 2, 2, 2, 5, 6, 7, 8, 9]
-    # All was said that is said where everybody signs, and all is answered.
+    # All events of a run with all signatures occurred, and all calls are answered.
     for _ in range(4):
         silent.play()
         bls.play()

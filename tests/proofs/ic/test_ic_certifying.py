@@ -109,7 +109,7 @@ def test_recorded_certifications_replay_the_signatures_of_the_key() -> None:
             if made[0].certification is None:
                 continue
             verified(again, made[0].certification, 1)
-            # Of another state it is no certification: the root says that it is another one.
+            # It is no certification of another state: the root differs.
             assert again.certify(1, height, bytes(32)).certification is None
             whole = replace(again, options=IcOptions(certification="bls"))
             with pytest.raises(NotAsRecorded, match=f"of height {height + 1} of subnet 3 is of height {height}"):

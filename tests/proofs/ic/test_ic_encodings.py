@@ -115,7 +115,7 @@ def test_deltas_count_back_from_the_end_of_signals_by_reason() -> None:
     assert decode_stream_header(encode_stream_header(header)) == header
 
 
-# Refusals, in the words of the deployed decoders.
+# Refusals, with the texts of the deployed decoders.
 
 FIELD_COUNTS: list[tuple[bytes, Callable[[bytes], Any], int]] = [
     (encode_stream_header(StreamHeader(23, 25, 256)), decode_stream_header, 6),
@@ -236,9 +236,9 @@ def test_version_26_has_one_more_reason() -> None:
     [
         "a300181701181902190100",  # a number in two bytes that fits one
         "a301181900170 2190100",  # keys not ascending
-        "a3001701181902190100 00",  # something behind
+        "a3001701181902190100 00",  # trailing bytes
         "b803001701181902190100",  # a padded count
-        "a400170118190219010003 00",  # defaults, written out
+        "a400170118190219010003 00",  # explicit defaults
         "a400170118190219010004 00",
         "a400170118190219010005 a0",
         "a400170118190219010005 a10080",

@@ -64,7 +64,7 @@ def test_pruned_tree_gives_equal_lookups_for_its_paths(content: dict[bytes, obje
         assert (result.status, result.value) == look(content, path)
         steps = path_steps(pruned, path)
         assert steps[-1].result == digest(tree)
-    # Whatever else it shows is true.
+    # Everything else it shows is true.
     for shown, value in leaves(pruned):
         assert look(content, list(shown)) == (LookupStatus.FOUND, value)
     for path in [[label] for label in content]:

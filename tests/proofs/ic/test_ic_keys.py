@@ -81,7 +81,7 @@ def test_untrusted_points() -> None:
     ):
         with pytest.raises(MalformedKey):
             bls.verify(signature, b"m", wrong)
-    # The other point with the same coordinate is a signature, of nothing that was signed.
+    # The other point with the same coordinate is a signature, but of no signed message.
     with pytest.raises(InvalidSignature):
         bls.verify(bytes([signature[0] ^ 0x20]) + signature[1:], b"m", key)
 
@@ -152,7 +152,7 @@ def test_inconsistent_sharings_are_refused() -> None:
             deal(SUBNET, threshold, signers)
     with pytest.raises(InvalidInput):
         deal(SUBNET, 3, 5, seeded_coefficients(b"seed", 2))
-    # 2 - 1 * 2 is nobody's share.
+    # 2 - 1 * 2 is no share.
     with pytest.raises(InvalidInput):
         deal(bls.SecretKey(2), 2, 2, [bls.SecretKey(bls.ORDER - 1)])
     mine = deal(SUBNET, 2, 3, seeded_coefficients(b"a", 2)).key

@@ -128,7 +128,7 @@ def test_slices_of_growing_streams_equal_those_of_a_certified_state(seed: int) -
     for step in range(12):
         subnet.step()
         if step % 3 == 1:
-            continue  # nobody looks at every height
+            continue  # heights may be skipped
         subnet.update(offered)
         whole = subnet.whole()
         assert offered.subnets_with_certified_streams() == whole.subnets_with_certified_streams()

@@ -299,7 +299,7 @@ def test_height_with_a_witness_is_the_certified_one() -> None:
     data = encode_certified_stream_slice(whole)
     assert [step.operation for step in whole.verify_root()] == ["payload", "witness", "height", "certified"]
     decode_certified_stream(OWN, OTHER, data, KEY.public_key())
-    # What is left unsigned is nothing: no bit of the whole slice can be another.
+    # No bit is unsigned: none of the whole slice can differ.
     for bit in range(0, 8 * len(data), 3):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8

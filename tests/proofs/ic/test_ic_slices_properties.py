@@ -92,7 +92,7 @@ def test_witnesses(given_: tuple[LabeledTree, LabeledTree, LabeledTree]) -> None
     if rest is not None:
         assert pruned == build_witness(digested, rest)
         assert recompute_digest(rest, pruned) == digested.digest
-    # No other tree goes with this witness, and no other witness with this root.
+    # No other tree matches this witness, and no other witness this root.
     if rest is not None:
         with pytest.raises(ProofError):
             recompute_digest(rest, witness)
@@ -163,8 +163,8 @@ def test_slices(whole: CertifiedStreamSlice, count: int) -> None:
 @given(slices())
 def test_altered_slice_is_refused(whole: CertifiedStreamSlice) -> None:
     encoded = encode_certified_stream_slice(whole)
-    # The certification is at the end; of it the height is not covered by root and signature, and neither is the key's
-    # name. The rest has no bit that could be another.
+    # The certification is at the end; root and signature do not cover its height, nor the key's name.
+    # No bit of the rest can differ.
     covered = encoded.index(b"\x1a", len(encoded) - 120 - 8)
     for bit in range(0, 8 * covered, 7):
         with pytest.raises(ProofError):

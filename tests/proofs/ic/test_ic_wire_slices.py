@@ -146,7 +146,7 @@ def test_key_is_that_of_the_declared_source_subnet() -> None:
 
 def test_signature_is_verified_once_per_root_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    # What other tests have verified is not known here.
+    # Verifications of other tests are not cached here.
     known = partial(verify_certifications, verified=VerifiedRoots())
     monkeypatch.setattr("causeway.protocols.ic.streams.remote_slices.verify_certifications", known)
     verify = "causeway_proofs.ic.certification.verify_state_root"

@@ -134,7 +134,7 @@ def test_true_under_external_trust(verify: Run, name: str) -> None:
     assert verdict["steps"]
     for place in {step["track"] for step in verdict["steps"]}:
         last = [step for step in verdict["steps"] if step["track"] == place][-1]["result"]
-        # Stores of a chain lead to the root of the next one, everything else to what is trusted.
+        # Stores of a chain lead to the root of the next one, everything else to the trusted root.
         if trust["kind"] == "root" and document["kind"] != "ics23_chained":
             assert last == trust["root"]
         if trust["kind"] == "ic_public_key":
@@ -363,7 +363,7 @@ def test_false_proof_is_followed_to_its_root(verify: Run, name: str, operations:
 @pytest.mark.parametrize(
     ("name", "place", "operations"),
     [
-        # An item that is another one leads to another root; an item too few, to none.
+        # Another item leads to another root; an item too few, to none.
         ("mmr_leaf", ("proof", "items", 0), ["leaf", "inner", "bag", "bag", "root"]),
         ("mmr_leaf", ("proof", "items"), ["leaf"]),
         ("mmr_ancestry", ("proof", "items", 0, "hash"), ["bag", "root", "inner", "inner", "bag", "root"]),
@@ -792,7 +792,7 @@ def test_only_files_of_bounded_length_are_read(verify: Run, tmp_path: Path) -> N
     assert root(bytes(32))["kind"] == "root"
 
 
-# ---- what is given beside a file, and how ---------------------------------------------------------
+# ---- options beside a file ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["ics23_batch", "substrate_storage"])
@@ -924,7 +924,7 @@ def test_responses_of_a_node_are_a_proof(verify: Run) -> None:
     assert verify(*given, "--validators", "all.json")[0] == 1
 
 
-# ---- the page about it ---------------------------------------------------------------------------
+# ---- the page ------------------------------------------------------------------------------------
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "verify-a-proof.md").read_text()
 EXAMPLES = dict(re.findall(r"^`([\w-]+\.json)`:\n\n```json\n(.*?)```$", PAGE, re.S | re.M))

@@ -382,7 +382,7 @@ def test_first_entry_of_a_key_counts_and_others_are_remarked_on() -> None:
 
 def test_absence_uses_the_first_entry_with_enclosing_neighbors() -> None:
     tree = build_simple({bytes([key]): b"value" for key in b"bdfhj"})
-    wide = NonExistenceProof(left=tree.proofs[0], right=tree.proofs[4])  # of b and j, which are no neighbours
+    wide = NonExistenceProof(left=tree.proofs[0], right=tree.proofs[4])  # of b and j, which are not neighbours
     gaps = [tree.non_existence(key).nonexist for key in (b"c", b"a", b"z", b"i")]
     for entries, error in (([*gaps, wide], None), ([wide, *gaps], NotNeighbors), ([*gaps[:3], wide], NotNeighbors)):
         batch = CommitmentProof(batch=BatchProof(entries=[BatchEntry(nonexist=entry) for entry in entries]))

@@ -186,7 +186,7 @@ def test_keys_order_like_their_indices() -> None:
     # Hazard 15.
     numbers = [255, 256, 2**32, 2**53 + 1, 2**53 + 2, 2**63 - 1]
     store = SimpleStore.over(entries({HEAD: b"h", TAIL: b"t", **{index_key(number): b"v" for number in numbers}}))
-    # From 127 * 2**56 on, indices stand behind the tail: a scan of indices must skip it.
+    # From 127 * 2**56 on, indices sort after the tail: a scan of indices must skip it.
     assert store.entries.keys.to_pylist() == [HEAD, *map(index_key, numbers[:-1]), TAIL, index_key(numbers[-1])]
     verify_non_membership(TENDERMINT_SPEC, store.root, store.prove(index_key(2**53)), index_key(2**53))
 
@@ -265,7 +265,7 @@ def test_range_at_the_right_edge_has_no_right_sibling(last, steps) -> None:
 
 
 def test_last_of_three_and_last_of_two_have_proofs_of_equal_shape() -> None:
-    # Why a range proof has no positions in it.
+    # The reason that range proofs have no positions.
     three = SimpleStore.over(entries({b"a": b"1", b"b": b"2", b"c": b"3"}))
     two = SimpleStore.over(entries({b"a": b"1", b"c": b"3"}))
     of_three, of_two = (

@@ -36,7 +36,7 @@ from tests.oracles.ics23.smt import SmtStore
 from tests.support.properties.ics23_reference import Node, iavl_commit, smt_root
 from tests.tiers import sized
 
-# Few letters, the lowest byte among them: keys that extend one another and share what comes after.
+# Few letters, including the lowest byte: keys that extend one another and share suffixes.
 KEYS = st.lists(st.sampled_from([0, 1, 0x7F, 0xFF]), min_size=1, max_size=5).map(bytes)
 NUMBERED = st.integers(0, 300).map(lambda number: b"ibc:B:send" + number.to_bytes(8, "big"))
 VALUES = st.binary(min_size=1, max_size=6) | st.binary(min_size=130, max_size=140)
@@ -88,7 +88,7 @@ def test_iavl_store_has_the_roots_of_changes_made_one_by_one(history, forgets) -
         if forgets and version % 2 == 0:
             kept.forget_before(version)
             versions = versions[-1:]
-    # What was committed later has changed nothing of it.
+    # Later commits have not changed it.
     for version, root, store in versions:
         assert kept.at(version).root == root
         assert_proves_all(kept.at(version), IAVL_SPEC, store)
@@ -99,7 +99,7 @@ def test_iavl_store_has_the_roots_of_changes_made_one_by_one(history, forgets) -
 def test_ascending_tree_built_at_once_equals_insertions(count, run) -> None:
     store = entries({b"k" + number.to_bytes(3, "big"): b"v" for number in range(count)})
     at_once = IavlStore().commit(store, column([]))
-    # The editor is what the bulk builder replaces; an entry to begin with and to delete keeps the builder out.
+    # The bulk builder replaces the editor; an initial entry to delete prevents the bulk builder.
     reference: Node | None = None
     reference, root = iavl_commit(
         None, dict(zip(store.keys.to_pylist(), store.values.to_pylist(), strict=True)), set(), 1

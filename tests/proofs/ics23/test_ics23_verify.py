@@ -49,7 +49,7 @@ def test_all_entries_and_all_absences_are_proved(kind: str, stored: dict[bytes, 
         assert explain(spec, tree.root, proof, key, value)[-1].result == tree.root
         with pytest.raises(NotProven):
             verify_non_membership(spec, tree.root, proof, key)
-        # The neighbours of a stored key enclose it only if they are not itself.
+        # The neighbours of a stored key enclose it only if they differ from it.
         with pytest.raises(NotProven):
             verify_non_membership(spec, tree.root, tree.non_existence(key), key)
     for key in absent:

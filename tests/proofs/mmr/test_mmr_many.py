@@ -142,7 +142,7 @@ def test_proofs_of_many_leaves_equal_single_proofs(size: int) -> None:
     ]
     found = verify_leaf_proofs(proofs, LEAVES[indices], mountains.root(size), size)
     assert not found.codes.any()
-    # What one wrong proof has in common with right ones is hashed once, and does not make it right, nor them wrong.
+    # Hashes shared by a wrong proof and right ones are computed once, without effect on either verdict.
     items = proofs.items.copy()
     if len(items):
         items[-1] ^= 1
@@ -163,7 +163,7 @@ def test_shared_nodes_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     every = np.arange(600)
     proofs = prove_each_leaf(mountains, every)
     assert not verify_leaf_proofs(proofs, LEAVES, mountains.root(), 600).codes.any()
-    # The nodes above the leaves, the two between the three bagged peaks once each for every place that they are met at.
+    # The nodes above the leaves, the two between the three bagged peaks once for each of their positions.
     assert sum(hashed) <= mountains.size - 600 + 2 * len(mountains.peaks()) ** 2
     assert len(proofs.items) > 5_000
 
@@ -210,7 +210,7 @@ def test_invalid_states_are_refused() -> None:
         RangeState.decode(((1 << 63) + 1).to_bytes(8, "little") + bytes(64))
     with pytest.raises(GetRootOnEmpty):
         _ = RangeState().root
-    # With an odd count the leaf is hashed together with a peak: its own length is not seen any more.
+    # With an odd count the leaf is hashed with a peak: its own length is no longer visible.
     odd = RangeState().append(bytes(32))
     for wrong in (
         lambda: RangeState(2),

@@ -164,15 +164,15 @@ def test_headers_of_long_partial_keys(count: int, length: int) -> None:
         "0000",
         "411104aa",  # padding of an odd partial key
         "4101",  # no value
-        "410101",  # a length that is not in its shortest form
-        "4101080a",  # a value that is cut off
+        "410101",  # a length not in its shortest form
+        "4101080a",  # a truncated value
         "80000000",  # no children
         "800100040a",  # one child
         "8003000004",  # a child of no bytes
         "c00000040a",  # a value, no children
-        "7fff",  # a count without its end
+        "7fff",  # a truncated count
         "7f" + "ff" * 257 + "00",  # a count above 65,535
-        "2101" + "00" * 31,  # a hash that is cut off
+        "2101" + "00" * 31,  # a truncated hash
         "8003000400" + "84" + "00" * 33,  # a reference of more than 32 bytes
     ],
 )

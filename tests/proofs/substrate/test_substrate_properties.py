@@ -78,7 +78,7 @@ def test_proofs_show_present_and_absent_keys(
         if state:
             with pytest.raises(InvalidProof):
                 verify_storage_proof(trie.root, rest, entries, version)
-        # What is still decided with fewer nodes is decided in the same way.
+        # Claims decided with fewer nodes have the same verdict.
         for read in read_storage_proof(trie.root, rest, entries, version):
             assert read.status is ReadStatus.INCOMPLETE or read.value == entries[read.key]
         repeated = [*nodes, nodes[place]]

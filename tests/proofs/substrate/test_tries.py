@@ -133,7 +133,7 @@ class Kept:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_tries_and_their_copies_survive_any_batches(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if seed % 2:  # windows of heaps however small they are
+    if seed % 2:  # windows of even the smallest heaps
         monkeypatch.setattr(trie_heap, "SMALL_HEAP", 0)
         monkeypatch.setattr(trie_heap, "STRETCHES", 16 + seed)
     kept = Kept(random.Random(seed))
@@ -221,7 +221,7 @@ def test_node_retains_no_key_of_a_closed_copy(removed: bytes) -> None:
     copy = tries.copy(np.array([present]))
     tries.update(present, [removed], [None])
     tries.close(copy)
-    # What is stored next lies where the removed entry did, or moves all the others.
+    # The next entry is stored in place of the removed one, or moves all the others.
     tries.update(other, [b"\xee" * len(removed), b"\xff" * 5_000], [b"w" * 40, b""])
     tries.update(present, [b"\x11\x21"], [b"new"])
     del state[removed]

@@ -109,7 +109,7 @@ class Right:
             "proof": SimpleStore.of(*columns(store)).prove(name),
             "height": of.plain.height,
         }
-        # A proof in plain values is what it says: one whose parts do not belong together is nobody's.
+        # A proof in plain values equals its claim: one with inconsistent parts proves nothing.
         chain = "nobody's" if other.keys() & {"key", "value", "proof", "height"} else "right"
         plain = ibc.Proof(other.get("key", name), store.get(name), other.get("height", of.plain.height), chain)
         return kind, wire.Submit(**(parts | other)), plain, remote
@@ -230,7 +230,7 @@ def test_headers_of_other_chains_are_refused(order: str) -> None:
         (net.header(5, chain="wrong").shown(), "InvalidHeader"),
         (own.shown("nowhere"), "UnregisteredSender"),
         (own.shown("left"), "UnregisteredSender"),
-        (other_keys.shown(), "NeedIntermediateHeader"),  # nobody knows what has become of the validators since
+        (other_keys.shown(), "NeedIntermediateHeader"),  # the later validators are unknown
         (net.header(1, keys=STRANGERS).shown(), "InvalidHeader"),
         (net.header(5, absent=2).shown(), "InvalidHeader"),
         (("update", cut, None, "right"), "InvalidHeader"),
@@ -242,10 +242,10 @@ def test_headers_of_other_chains_are_refused(order: str) -> None:
     ahead = signed(5, net.now() + 5 * SECOND)
     net.refuses(ahead.shown(), "InvalidHeader")
     assert net.bring(own.shown(), own.shown()) == ["HeaderAdded", "NoOp"]
-    # Its time does not go on, or goes back.
+    # Its time does not advance, or decreases.
     net.refuses(signed(6, own.plain.time).shown(), "InvalidHeader")
     net.refuses(signed(7, own.plain.time - SECOND // 4).shown(), "InvalidHeader")
-    # Three of four signed, so that nobody else can have: a header between them is as good as one at the end.
+    # Three of four signed, so that no other header can have: one between them is as good as one at the end.
     assert net.bring(net.header(9, absent=1).shown()) == ["HeaderAdded"]
     assert net.bring(signed(7, own.plain.time + 1).shown()) == ["HeaderAdded"]
     assert violations(net.spec) == []
@@ -341,7 +341,7 @@ def test_timeouts_and_cleanups_with_unsuitable_proofs_are_refused() -> None:
         (right.proof("cleanup", head, late, value=(5).to_bytes(8, "big")), "InvalidProof"),
     ):
         net.refuses(call, why)
-    # The packet came after all: there is a receipt.
+    # The packet arrived after all: there is a receipt.
     right.receipts.push(ibc.encode_receipt(ibc.Receipt(b"", 2)))
     received = net.header(10)
     assert net.bring(received.shown()) == ["HeaderAdded"]

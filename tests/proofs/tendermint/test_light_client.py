@@ -59,7 +59,7 @@ def test_high_trust_level_applies_to_an_unchanged_set_that_skips_heights() -> No
             continue
         with pytest.raises(NeedIntermediateHeader, match="30 of 40 of the power trusted at height 1 signed"):
             client.update(skipping, NOW)
-        # To the next height, the validators that were named answer for themselves.
+        # To the next height, the named validators sign for themselves.
         client.update(replace(chain.update(client.wanted(2)), signed_header=three_of_four[1]), NOW)
 
 
@@ -90,7 +90,7 @@ def test_bisection_succeeds_if_every_block_changes_a_validator(rule: TrustRule) 
     client = chain.client(rule)
     tried = fetch_all(chain, client, 64)
     assert client.latest.header_hash == chain.header(64).hash
-    # 2 of 8 validators may go in a step by the reference, 5 by the deployed rule.
+    # 2 of 8 validators may leave in a step by the reference, 5 by the deployed rule.
     assert 63 // 6 < len(client.heights) <= 64 and tried < 128
     assert fetch_to_known(client) == 0
 

@@ -230,7 +230,7 @@ def test_bisection_matches_single_steps(sets: list[set[int]], rule: str) -> None
     try:
         one_by_one = follow(list(range(2, height + 1)))
     except InvalidHeader:
-        # A step to the next height that nobody can make; a jump over it may still hold.
+        # A step to the next height that is impossible; a jump over it may still hold.
         assert rule == "reference"
         return
     at_once = follow([height])

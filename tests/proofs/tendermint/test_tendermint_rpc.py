@@ -85,7 +85,7 @@ def test_base64_has_one_form() -> None:
     in_json, _ = as_json(chain.signed[1], chain.sets[1])
     entry = in_json["commit"]["signatures"][0]
     right = entry["signature"]
-    # The last letter before the padding holds four bits that belong to nothing.
+    # The last letter before the padding holds four unused bits.
     last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".index(right[-3])
     entry["signature"] = right[:-3] + "BRhx"["AQgw".index(right[-3])] + "=="
     assert last % 16 == 0 and base64.b64decode(entry["signature"]) == base64.b64decode(right)

@@ -238,7 +238,7 @@ def test_lists_at_and_above_their_limits(name: str, most: int, element: bytes) -
     values = decoded.columns["value"][0].values
     with pytest.raises(InvalidInput, match=f"more than {most} elements"):
         columns.encode({"value": pa.array([[*values.to_pylist(), values[0].as_py()]], columns.schema[0].type)})
-    # A length of a byte string that is no length of anything.
+    # A length of a byte string without a valid length.
     strings = ScaleColumns(TYPES, "Vec<u8>", "a string")
     assert len(strings.decode(column(hostile)).verdicts.refused()) == 4
 

@@ -49,7 +49,7 @@ def opened(case: Any, envelope: CrossDomainMessage | None = None, root: bytes | 
         bytes.fromhex(case["state_root"]) if root is None else root,
         CrossDomainMessage.decode(bytes.fromhex(case["envelope"])) if envelope is None else envelope,
         response=case["item"] == "InboxResponses",
-        # The one that carries a proof of the kind Consensus with a domain as its source.
+        # The one with a proof of the kind Consensus and a domain as its source.
         strict_envelope=case["case"] != "between_domains_relay_message",
     )
     return message
@@ -137,7 +137,7 @@ def test_storage_proofs_of_all_envelopes_are_read_together(cases: dict[str, Any]
     assert not messages.codes.any()
     expected = [cases[name]["message"] for name in NAMES]
     assert [value.hex() for value in messages.reads.values().to_pylist()] == expected
-    # A node of another envelope, none, and another envelope's root: each is refused by itself.
+    # A node of another envelope, none, and another envelope's root: each is refused separately.
     nodes[1].append(nodes[0][0] if nodes[0][0] not in nodes[1] else b"other")
     nodes[2].pop()
     roots[3] = roots[0]

@@ -114,7 +114,7 @@ def test_envelope_fields_must_be_proven() -> None:
     ):
         with pytest.raises(ProofError):
             verified(changed)
-    # The tag is outside of what is proven.
+    # The proof does not cover the tag.
     assert verified(replace(GOOD, weight_tag=WeightTag("EndpointRequest", 9))) == REQUEST
 
 
@@ -180,7 +180,7 @@ def test_flipped_bits_are_detected() -> None:
             verified(found)
         except ProofError:
             continue
-        # The block that the root is looked up by, and the tag, are no part of what is proven.
+        # The proof covers neither the block of the root nor the tag.
         mmr = replace(
             found.proof.consensus_chain_mmr_proof, consensus_block_number=LEAVES, consensus_block_hash=bytes(32)
         )

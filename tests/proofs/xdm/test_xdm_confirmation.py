@@ -158,7 +158,7 @@ def test_unproven_block_is_a_bad_proof(cases: list[dict[str, Any]]) -> None:
         verify_consensus_leaf(bytes(32), good)
     with pytest.raises(BadProof):
         verify_consensus_leaf(root, good, BLOCKS + 1)
-    # A leaf that hashes right and is none.
+    # A malformed leaf with the right hash.
     mountains = MountainRange()
     mountains.append(leaf_hash(b"no leaf"))
     with pytest.raises(BadProof, match="no canonical SCALE encoding"):
