@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.order import group_rows
 
+from causeway.core.arrow_types import BINARY, UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame
 from causeway.core.vocabulary import Kind, PortableCode
 from causeway.programs.naming import NO_NAMES, ProgramDirectory
@@ -67,9 +68,7 @@ def acceptance_rows(found: Sequence[tuple[int, int, Acceptance]]) -> Frame:
     return Frame({field.name: np.array(column, field.type.to_pandas_dtype()) for field, column in columns}, len(rows))
 
 
-SCALAR_SCHEMA = pa.schema(
-    [pa.field("program", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
-)
+SCALAR_SCHEMA = required_schema(program=UINT64, state=BINARY)
 """``state``: canonical CBOR of the state, notes by callback, open requests and acceptances.
 
 Notes are those of open calls. Open requests and the amounts accepted from them are keyed by ``Request.ref``; the latter
@@ -308,7 +307,6 @@ class _InstanceRun:
                 "amount": answer.refund,
                 "code": answer.code,
                 "deadline": answer.deadline,
-                "method": "",
                 "payload": answer.payload,
                 "late": int(late),
                 "asked": answer.asked if late else 0,
@@ -324,12 +322,8 @@ class _InstanceRun:
                 "receiver": call.receiver,
                 "callback": call.callback,
                 "amount": call.amount,
-                "code": 0,
-                "deadline": 0,
                 "method": call.method,
                 "payload": call.payload,
-                "late": 0,
-                "asked": 0,
             }
         )
 

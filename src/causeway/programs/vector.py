@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
+from causeway.core.arrow_types import UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame, repeat_bytes, repeat_text
 from causeway.core.vocabulary import Kind
 
-STATELESS = pa.schema([pa.field("program", pa.uint64(), nullable=False)])
+STATELESS = required_schema(program=UINT64)
 """Schema of programs without state."""
 
 

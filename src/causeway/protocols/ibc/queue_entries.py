@@ -20,6 +20,7 @@ from causeway_proofs.merkle import LEAF_PREFIX
 from causeway_proofs.order import U64, Groups, Rows, group_rows, stable_order
 from causeway_proofs.varints import uvarint
 
+from causeway.core.arrow_types import UINT64, required_schema
 from causeway.core.frame import Frame, concat, empty_frame, repeat_value
 from causeway.core.joins import expand_ranges, lookup_rows, merge_ranges
 from causeway.protocols.ibc.context import Context, ZoneNetwork
@@ -307,13 +308,7 @@ def first_missing(state: State, before: State) -> U64:
     return found
 
 
-ENTRIES_SCHEMA = pa.schema(
-    [
-        *OUTBOUND_SCHEMA,
-        pa.field("sent_height", pa.uint64(), nullable=False),
-        pa.field("max_height", pa.uint64(), nullable=False),
-    ]
-)
+ENTRIES_SCHEMA = required_schema(*OUTBOUND_SCHEMA, sent_height=UINT64, max_height=UINT64)
 """An entry of a queue of ``source`` for ``destination``, or a local message.
 
 ``substream`` is 0 for receipts and 1 for packets.

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from causeway_proofs.order import U64
 
+from causeway.core.arrow_types import INT64, UINT8, UINT32, UINT64, required_schema
 from causeway.core.frame import Frame
 from causeway.core.joins import lookup_rows
 from causeway.protocols.contract import View
@@ -51,16 +51,8 @@ class Alteration(IntEnum):
     FOREIGN = 3
 
 
-SUBMISSIONS_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        pa.field("relayer", pa.uint32(), nullable=False),
-        pa.field("call", pa.uint8(), nullable=False),
-        pa.field("begin", pa.uint64(), nullable=False),
-        pa.field("end", pa.uint64(), nullable=False),
-        pa.field("alteration", pa.uint8(), nullable=False),
-        pa.field("proof", pa.int64(), nullable=False),
-    ]
+SUBMISSIONS_SCHEMA = required_schema(
+    *LANE_FIELDS, relayer=UINT32, call=UINT8, begin=UINT64, end=UINT64, alteration=UINT8, proof=INT64
 )
 """One row a run that a relayer submits to ``destination``.
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.order import U64, Rows, group_rows
 
+from causeway.core.arrow_types import BINARY, DIGEST, UINT8, UINT32, UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame
 from causeway.core.joins import lookup_rows
 from causeway.core.queues import Queues
@@ -33,52 +34,30 @@ DISCONNECTING = 2
 """Bits of a connection's state."""
 
 
-def _field(name: str, kind: pa.DataType) -> pa.Field:
-    return pa.field(name, kind, nullable=False)
-
-
-QUEUES_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        _field("begin", pa.uint64()),
-        _field("next_index", pa.uint64()),
-        _field("ready", pa.uint64()),
-    ]
-)
+QUEUES_SCHEMA = required_schema(*LANE_FIELDS, begin=UINT64, next_index=UINT64, ready=UINT64)
 """One row a queue: its head (``begin``) and tail (``next_index``).
 
 Entries below ``ready`` are written. In a receipt queue, later slots may still wait for an asynchronous answer.
 """
 
-RUNS_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        _field("height", pa.uint64()),
-        _field("tick", pa.uint64()),
-        _field("first", pa.uint64()),
-        _field("count", pa.uint64()),
-        _field("max_height", pa.uint64()),
-    ]
-)
+RUNS_SCHEMA = required_schema(*LANE_FIELDS, height=UINT64, tick=UINT64, first=UINT64, count=UINT64, max_height=UINT64)
 """One row a run of entries pushed at one height.
 
 Entries ``first`` to ``first + count`` - 1 of the lane are outbound entries of ``height``. ``max_height`` is the common
 limit of packets. Runs that the destination has finished with are forgotten.
 """
 
-PROOFS_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        _field("part", pa.uint8()),
-        _field("pushed", pa.uint64()),
-        _field("tick", pa.uint64()),
-        _field("max_height", pa.uint64()),
-        _field("first", pa.uint64()),
-        _field("count", pa.uint64()),
-        _field("position", pa.uint64()),
-        _field("size", pa.uint64()),
-        _field("sides", pa.binary()),
-    ]
+PROOFS_SCHEMA = required_schema(
+    *LANE_FIELDS,
+    part=UINT8,
+    pushed=UINT64,
+    tick=UINT64,
+    max_height=UINT64,
+    first=UINT64,
+    count=UINT64,
+    position=UINT64,
+    size=UINT64,
+    sides=BINARY,
 )
 """A proof of ``source`` for ``destination`` under the root of this height.
 
@@ -91,7 +70,7 @@ The hashes of both values precede ``sides``.
 """
 
 
-_HEIGHT = [*LANE_FIELDS, _field("height", pa.uint64())]
+_HEIGHT = required_schema(*LANE_FIELDS, height=UINT64)
 KNOWN_QUEUES_SCHEMA = pa.schema([*_HEIGHT, *list(QUEUES_SCHEMA)[len(LANE_FIELDS) :]])
 KNOWN_PROOFS_SCHEMA = pa.schema([*_HEIGHT, *list(PROOFS_SCHEMA)[len(LANE_FIELDS) :]])
 """The relayers' knowledge of ``source`` for ``destination`` at a header's height.
@@ -101,15 +80,8 @@ It holds queues and proofs.
 ``destination`` trusts the header, which is within its delay or became usable since (``delays``).
 """
 
-CONNECTIONS_SCHEMA = pa.schema(
-    [
-        _field("chain", pa.uint32()),
-        _field("counterparty", pa.uint32()),
-        _field("latest", pa.uint64()),
-        _field("frozen", pa.uint8()),
-        _field("peer_received", pa.uint64()),
-        _field("peer_done", pa.uint64()),
-    ]
+CONNECTIONS_SCHEMA = required_schema(
+    chain=UINT32, counterparty=UINT32, latest=UINT64, frozen=UINT8, peer_received=UINT64, peer_done=UINT64
 )
 """One row a connection: its state, and the highest trusted height of ``counterparty``.
 
@@ -117,19 +89,17 @@ CONNECTIONS_SCHEMA = pa.schema(
 the receipts processed by the counterparty, as seen by relayers. They affect only the proofs offered to relayers.
 """
 
-TRUST_SCHEMA = pa.schema(
-    [
-        _field("chain", pa.uint32()),
-        _field("counterparty", pa.uint32()),
-        _field("height", pa.uint64()),
-        _field("time", pa.uint64()),
-        _field("added", pa.uint64()),
-        _field("added_time", pa.uint64()),
-        _field("root", pa.binary(32)),
-        _field("validators_hash", pa.binary(32)),
-        _field("next_validators_hash", pa.binary(32)),
-        _field("header_hash", pa.binary(32)),
-    ]
+TRUST_SCHEMA = required_schema(
+    chain=UINT32,
+    counterparty=UINT32,
+    height=UINT64,
+    time=UINT64,
+    added=UINT64,
+    added_time=UINT64,
+    root=DIGEST,
+    validators_hash=DIGEST,
+    next_validators_hash=DIGEST,
+    header_hash=DIGEST,
 )
 """One row a trusted header of ``counterparty`` on ``chain``.
 
@@ -137,21 +107,14 @@ Columns: height, time (ns), root and validators, and the own height and time (ns
 of trust, registered at genesis. The time of addition is committed only with a delay (``IbcOptions.delay_ns``).
 """
 
-RECEIPTS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", pa.uint64()), _field("value", pa.binary(32))])
+RECEIPTS_SCHEMA = required_schema(*LANE_FIELDS, index=UINT64, value=DIGEST)
 """One row a receipt in a queue: the hash of its value, for proofs of neighbouring absences.
 
 Stored only where packets time out by absence (``IbcOptions.absence``).
 """
 
-SLOTS_SCHEMA = pa.schema(
-    [
-        _field("destination", pa.uint32()),
-        _field("source", pa.uint32()),
-        _field("index", pa.uint64()),
-        _field("sender", pa.uint64()),
-        _field("receiver", pa.uint64()),
-        _field("callback", pa.uint64()),
-    ]
+SLOTS_SCHEMA = required_schema(
+    destination=UINT32, source=UINT32, index=UINT64, sender=UINT64, receiver=UINT64, callback=UINT64
 )
 """One row a received packet from ``source`` without an answer.
 
@@ -160,32 +123,21 @@ Its receipt has an index, but no value.
 ``destination``, the owner, comes first.
 """
 
-RELAYERS_SCHEMA = pa.schema(
-    [
-        _field("chain", pa.uint32()),
-        _field("relayer", pa.uint32()),
-        _field("headers", pa.uint64()),
-        _field("submitted", pa.uint64()),
-        _field("accepted", pa.uint64()),
-        _field("redundant", pa.uint64()),
-        _field("refused", pa.uint64()),
-        _field("fees", pa.uint64()),
-        _field("wasted", pa.uint64()),
-    ]
+RELAYERS_SCHEMA = required_schema(
+    chain=UINT32,
+    relayer=UINT32,
+    headers=UINT64,
+    submitted=UINT64,
+    accepted=UINT64,
+    redundant=UINT64,
+    refused=UINT64,
+    fees=UINT64,
+    wasted=UINT64,
 )
 """One row a relayer and zone: counts of header updates and messages by outcome, and fees."""
 
-BACKOFFS_SCHEMA = pa.schema(
-    [
-        _field("chain", pa.uint32()),
-        _field("source", pa.uint32()),
-        _field("relayer", pa.uint32()),
-        _field("call", pa.uint8()),
-        _field("first", pa.uint64()),
-        _field("stop", pa.uint64()),
-        _field("refusals", pa.uint64()),
-        _field("until", pa.uint64()),
-    ]
+BACKOFFS_SCHEMA = required_schema(
+    chain=UINT32, source=UINT32, relayer=UINT32, call=UINT8, first=UINT64, stop=UINT64, refusals=UINT64, until=UINT64
 )
 """One row a range of entries that a relayer does not submit before height ``until``.
 
@@ -195,17 +147,15 @@ The range belongs to a kind of call to ``chain`` about ``source``, refused ``ref
 (``relay.backoff``). It is the relayers' memory and in no store.
 """
 
-FUNDS_SCHEMA = pa.schema(
-    [
-        _field("chain", pa.uint32()),
-        _field("relayer", pa.uint32()),
-        _field("balance", pa.uint64()),
-        _field("deposited", pa.uint64()),
-        _field("earned", pa.uint64()),
-        _field("owed", pa.uint64()),
-        _field("stopped", pa.uint64()),
-        _field("stops", pa.uint64()),
-    ]
+FUNDS_SCHEMA = required_schema(
+    chain=UINT32,
+    relayer=UINT32,
+    balance=UINT64,
+    deposited=UINT64,
+    earned=UINT64,
+    owed=UINT64,
+    stopped=UINT64,
+    stops=UINT64,
 )
 """One row an account of a scenario's relayer on a zone, then the zone's own account.
 

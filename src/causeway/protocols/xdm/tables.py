@@ -10,27 +10,19 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from causeway.core.arrow_types import BINARY, DIGEST, UINT8, UINT16, UINT32, UINT64, required_schema
 from causeway.protocols.contract import StateTable, Visibility
 from causeway.protocols.shared.execution import ACCOUNTS
 from causeway.protocols.shared.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
 
-
-def _field(name: str, kind: pa.DataType) -> pa.Field:
-    return pa.field(name, kind, nullable=False)
-
-
-U32, UINT64, BYTES, DIGEST = pa.uint32(), pa.uint64(), pa.binary(), pa.binary(32)
-
-DECLARED_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("destination", U32),
-        _field("source", U32),
-        _field("out_high", UINT64),
-        _field("out_low", UINT64),
-        _field("refused_high", UINT64),
-        _field("refused_low", UINT64),
-    ]
+DECLARED_SCHEMA = required_schema(
+    chain=UINT32,
+    destination=UINT32,
+    source=UINT32,
+    out_high=UINT64,
+    out_low=UINT64,
+    refused_high=UINT64,
+    refused_low=UINT64,
 )
 """One row a pair of domains of different lakes: value in confirmed receipts of ``source``.
 
@@ -38,21 +30,14 @@ DECLARED_SCHEMA = pa.schema(
 sums since genesis modulo 2**128. A following lake has the proved rows of its own domains as ``destination``.
 """
 
-DECLARED_UNDER_SCHEMA = pa.schema([_field("chain", U32), _field("domain", U32), _field("number", UINT64)])
+DECLARED_UNDER_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64)
 """One row a domain of a following lake: the block of its proved ``declared`` rows.
 
 No root commits to it.
 """
 
-DRAWN_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("foreign", U32),
-        _field("in_high", UINT64),
-        _field("in_low", UINT64),
-        _field("claimed_high", UINT64),
-        _field("claimed_low", UINT64),
-    ]
+DRAWN_SCHEMA = required_schema(
+    chain=UINT32, foreign=UINT32, in_high=UINT64, in_low=UINT64, claimed_high=UINT64, claimed_low=UINT64
 )
 """One row a domain ``foreign`` of another lake that ever sent value to ``chain``.
 
@@ -76,22 +61,20 @@ NEVER_FOUND = 2**63
 """Value of ``found`` for a fraud without a proof, against the assumption of 1.4."""
 
 
-CLAIMS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("destination", U32),
-        _field("origin", UINT64),
-        _field("number", UINT64),
-        _field("what", pa.uint8()),
-        _field("found_after", UINT64),
-        _field("foreign", U32),
-        _field("substream", UINT64),
-        _field("index", UINT64),
-        _field("amount", UINT64),
-        _field("key", BYTES),
-        _field("value", BYTES),
-        _field("root", DIGEST),
-    ]
+CLAIMS_SCHEMA = required_schema(
+    chain=UINT32,
+    destination=UINT32,
+    origin=UINT64,
+    number=UINT64,
+    what=UINT8,
+    found_after=UINT64,
+    foreign=UINT32,
+    substream=UINT64,
+    index=UINT64,
+    amount=UINT64,
+    key=BINARY,
+    value=BINARY,
+    root=DIGEST,
 )
 """One row a domain with a bad operator: false receipts of ``origin`` to ``number``.
 
@@ -101,49 +84,24 @@ Their storage is the domain's with ``value`` under ``key`` (no key: unchanged), 
 commits to it.
 """
 
-FORGED_SCHEMA = pa.schema([_field("source", U32), _field("destination", U32), _field("envelope", BYTES)])
+FORGED_SCHEMA = required_schema(source=UINT32, destination=UINT32, envelope=BINARY)
 """One row a wire envelope that bad operators of ``source`` prove under forged storage."""
 
-FRAUDS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("domain", U32),
-        _field("number", UINT64),
-        _field("taken", UINT64),
-        _field("found", UINT64),
-    ]
-)
+FRAUDS_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64, taken=UINT64, found=UINT64)
 """One row a domain with false receipts and no fraud proof yet.
 
 Block ``number`` is the first false one; block ``taken`` of the consensus chain accepted its receipt. Honest nodes have
 the proof from block ``found`` on. No root commits to it, since the consensus chain does not know it.
 """
 
-PRUNED_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("domain", U32),
-        _field("first", UINT64),
-        _field("last", UINT64),
-        _field("taken", UINT64),
-        _field("found", UINT64),
-    ]
-)
+PRUNED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, first=UINT64, last=UINT64, taken=UINT64, found=UINT64)
 """One row a proved fraud: receipts of the domain's blocks ``first`` to ``last`` are pruned.
 
 The consensus chain accepted them in blocks from ``taken`` to before ``found``; block ``found`` has the valid ones. The
 row remains until these are final.
 """
 
-BUNDLES_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("destination", U32),
-        _field("invalid", pa.uint8()),
-        _field("extrinsic", U32),
-        _field("root", DIGEST),
-    ]
-)
+BUNDLES_SCHEMA = required_schema(chain=UINT32, destination=UINT32, invalid=UINT8, extrinsic=UINT32, root=DIGEST)
 """One row a domain whose last block has a bundle with messages, as its receipt reports it.
 
 ``invalid`` is the reason (``bundles.InvalidBundle``), ``extrinsic`` the message concerned, ``root`` a digest of the
@@ -169,23 +127,21 @@ UNCOMMITTED_FRAUDS = ("claims", "forged", "frauds", "bundles")
 """Fraud tables without a commitment; receipts contain the content of ``bundles``."""
 
 
-CHANNELS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("foreign", U32),
-        _field("channel", UINT64),
-        _field("state", pa.uint8()),
-        _field("next_inbox", UINT64),
-        _field("next_outbox", UINT64),
-        _field("next_response", UINT64),
-        _field("max_outgoing", U32),
-        _field("count", UINT64),
-        _field("has_owner", pa.uint8()),
-        _field("owner", UINT64),
-        _field("reserve", UINT64),
-        _field("fee_model", pa.uint8()),
-        _field("relay_fee", UINT64),
-    ]
+CHANNELS_SCHEMA = required_schema(
+    chain=UINT32,
+    foreign=UINT32,
+    channel=UINT64,
+    state=UINT8,
+    next_inbox=UINT64,
+    next_outbox=UINT64,
+    next_response=UINT64,
+    max_outgoing=UINT32,
+    count=UINT64,
+    has_owner=UINT8,
+    owner=UINT64,
+    reserve=UINT64,
+    fee_model=UINT8,
+    relay_fee=UINT64,
 )
 """One row a channel of ``chain`` with ``foreign`` (2.2).
 
@@ -195,27 +151,25 @@ without a response (``OutboxMessageCount``). ``owner`` is the initiator, a progr
 (3.8).
 """
 
-NEXT_CHANNELS_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32), _field("next_channel", UINT64)])
+NEXT_CHANNELS_SCHEMA = required_schema(chain=UINT32, foreign=UINT32, next_channel=UINT64)
 
-OUTBOX_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        _field("index", UINT64),
-        _field("sent", UINT64),
-        _field("asked", pa.uint8()),
-        _field("max_outgoing", U32),
-        _field("src_endpoint", UINT64),
-        _field("dst_endpoint", UINT64),
-        _field("payload", BYTES),
-        _field("src_fee", UINT64),
-        _field("dst_fee", UINT64),
-        _field("next_response", UINT64),
-        _field("sender", UINT64),
-        _field("receiver", UINT64),
-        _field("callback", UINT64),
-        _field("amount_high", UINT64),
-        _field("amount_low", UINT64),
-    ]
+OUTBOX_SCHEMA = required_schema(
+    *LANE_FIELDS,
+    index=UINT64,
+    sent=UINT64,
+    asked=UINT8,
+    max_outgoing=UINT32,
+    src_endpoint=UINT64,
+    dst_endpoint=UINT64,
+    payload=BINARY,
+    src_fee=UINT64,
+    dst_fee=UINT64,
+    next_response=UINT64,
+    sender=UINT64,
+    receiver=UINT64,
+    callback=UINT64,
+    amount_high=UINT64,
+    amount_low=UINT64,
 )
 """One row a request without a response.
 
@@ -224,18 +178,16 @@ request, ``payload`` that of an endpoint request. ``next_response`` is the nonce
 The last columns name the recipient of the response and the refund of a refused request; no response supplies them.
 """
 
-RESPONSES_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        _field("index", UINT64),
-        _field("sent", UINT64),
-        _field("layer", pa.uint8()),
-        _field("asked", pa.uint8()),
-        _field("error", pa.uint8()),
-        _field("endpoint", UINT64),
-        _field("payload", BYTES),
-        _field("fee", UINT64),
-    ]
+RESPONSES_SCHEMA = required_schema(
+    *LANE_FIELDS,
+    index=UINT64,
+    sent=UINT64,
+    layer=UINT8,
+    asked=UINT8,
+    error=UINT8,
+    endpoint=UINT64,
+    payload=BINARY,
+    fee=UINT64,
 )
 """One row a response without an acknowledgement (``InboxResponses``).
 
@@ -244,63 +196,43 @@ a ``payload``, else a number of ``errors``. ``fee`` is the minted fee of the req
 (``InboxFee``).
 """
 
-EARLY_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("body", BYTES), _field("tag", UINT64)])
+EARLY_SCHEMA = required_schema(*LANE_FIELDS, index=UINT64, body=BINARY, tag=UINT64)
 """One row a proved message that arrived before its predecessors.
 
 ``body`` is the value in the other chain's storage, ``tag`` the weight tag of its envelope (``tags``).
 """
 
-WAITING_SCHEMA = pa.schema(
-    [_field("source", U32), _field("destination", U32), _field("index", UINT64), *MESSAGE_FIELDS]
-)
+WAITING_SCHEMA = pa.schema([*required_schema(source=UINT32, destination=UINT32, index=UINT64), *MESSAGE_FIELDS])
 """One row a program's call that waits for a channel with capacity, in order of creation."""
 
-OPEN_CALLS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("sender", UINT64),
-        _field("receiver", UINT64),
-        _field("callback", UINT64),
-        _field("amount_high", UINT64),
-        _field("amount_low", UINT64),
-        _field("answered", pa.uint8()),
-    ]
+OPEN_CALLS_SCHEMA = required_schema(
+    chain=UINT32, sender=UINT64, receiver=UINT64, callback=UINT64, amount_high=UINT64, amount_low=UINT64, answered=UINT8
 )
 """One row an accepted call of ``sender`` on ``chain`` with a later answer.
 
 ``answered`` is 1 if the answer arrived before the response, until the response arrives.
 """
 
-ALLOWLIST_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32)])
+ALLOWLIST_SCHEMA = required_schema(chain=UINT32, foreign=UINT32)
 """One row a chain ``foreign`` on the allow list of ``chain`` (``ChainAllowlist``)."""
 
-ALLOW_UPDATES_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("domain", U32),
-        _field("height", UINT64),
-        _field("allow", BYTES),
-        _field("remove", BYTES),
-    ]
-)
+ALLOW_UPDATES_SCHEMA = required_schema(chain=UINT32, domain=UINT32, height=UINT64, allow=BINARY, remove=BINARY)
 """One row a domain with any allow-list update (``DomainChainAllowlistUpdate``).
 
 ``allow`` and ``remove`` are the sets (``encode_set``) of chains to add and to remove in its next block; ``height`` is
 that of the last call. The row remains when both are empty.
 """
 
-RUNS_SCHEMA = pa.schema([*LANE_FIELDS, _field("height", UINT64), _field("first", UINT64), _field("count", UINT64)])
+RUNS_SCHEMA = required_schema(*LANE_FIELDS, height=UINT64, first=UINT64, count=UINT64)
 """One row a segment of local messages of one height: their location in the lake."""
 
-QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
+QUEUES_SCHEMA = required_schema(*LANE_FIELDS, begin=UINT64, next_index=UINT64)
 """One row a local lane: its head and tail."""
 
-HISTORY_SCHEMA = pa.schema([_field("chain", U32), _field("number", UINT64), _field("height", UINT64)])
+HISTORY_SCHEMA = required_schema(chain=UINT32, number=UINT64, height=UINT64)
 """One row a block with storage changes that may still be read: its number and height."""
 
-RELAYING_SCHEMA = pa.schema(
-    [*LANE_FIELDS, *(_field(name, UINT64) for name in ("proved", "expected", "since", "until"))]
-)
+RELAYING_SCHEMA = required_schema(*LANE_FIELDS, proved=UINT64, expected=UINT64, since=UINT64, until=UINT64)
 """One row a lane: the relay state of the operators of ``source``.
 
 Messages below ``proved`` were proved. The destination has expected the nonce ``expected`` since block ``since``, which
@@ -308,30 +240,26 @@ is also the block of the last resubmission. The proofs of messages below ``until
 commits to it.
 """
 
-ENVELOPES_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("tag", UINT64), _field("members", BYTES)])
+ENVELOPES_SCHEMA = required_schema(*LANE_FIELDS, index=UINT64, tag=UINT64, members=BINARY)
 """One row a message that operators of ``source`` prove to ``destination`` at this height.
 
 ``tag`` is the weight tag. ``members`` are the nodes of its storage proof: positions in ``nodes``, 4 bytes each,
 little-endian.
 """
 
-NODES_SCHEMA = pa.schema(
-    [_field("source", U32), _field("destination", U32), _field("number", U32), _field("node", BYTES)]
-)
+NODES_SCHEMA = required_schema(source=UINT32, destination=UINT32, number=UINT32, node=BINARY)
 """Nodes of the storage proofs of ``envelopes``, unique per destination, numbered from 0."""
 
-BASES_SCHEMA = pa.schema(
-    [
-        _field("source", U32),
-        _field("destination", U32),
-        _field("block", UINT64),
-        _field("block_hash", DIGEST),
-        _field("leaf", BYTES),
-        _field("leaf_index", UINT64),
-        _field("leaf_count", UINT64),
-        _field("items", BYTES),
-        _field("domain_proof", BYTES),
-    ]
+BASES_SCHEMA = required_schema(
+    source=UINT32,
+    destination=UINT32,
+    block=UINT64,
+    block_hash=DIGEST,
+    leaf=BINARY,
+    leaf_index=UINT64,
+    leaf_count=UINT64,
+    items=BINARY,
+    domain_proof=BINARY,
 )
 """The common part of all envelopes from ``source`` to ``destination`` of this height.
 
@@ -340,29 +268,25 @@ concatenated digests of 32 bytes. ``domain_proof`` proves the domain's confirmed
 is empty for the consensus chain.
 """
 
-_BASE_FIELD = _field("base", UINT64)
-
-LATE_SCHEMA = pa.schema([*ENVELOPES_SCHEMA, _BASE_FIELD, _field("due", UINT64)])
+LATE_SCHEMA = required_schema(*ENVELOPES_SCHEMA, base=UINT64, due=UINT64)
 """One row a message that a carrier fault delays until block ``due`` of ``destination``.
 
 ``base`` names its base and nodes between the two chains. No root commits to these tables.
 """
 
-LATE_NODES_SCHEMA = pa.schema([*NODES_SCHEMA, _BASE_FIELD])
+LATE_NODES_SCHEMA = required_schema(*NODES_SCHEMA, base=UINT64)
 
-LATE_BASES_SCHEMA = pa.schema([*BASES_SCHEMA, _BASE_FIELD])
+LATE_BASES_SCHEMA = required_schema(*BASES_SCHEMA, base=UINT64)
 
-BLOCKS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("number", UINT64),
-        _field("hash", DIGEST),
-        _field("state_root", DIGEST),
-        _field("extrinsics_root", DIGEST),
-        _field("leaf_count", UINT64),
-        _field("mmr_root", DIGEST),
-        _field("height", UINT64),
-    ]
+BLOCKS_SCHEMA = required_schema(
+    chain=UINT32,
+    number=UINT64,
+    hash=DIGEST,
+    state_root=DIGEST,
+    extrinsics_root=DIGEST,
+    leaf_count=UINT64,
+    mmr_root=DIGEST,
+    height=UINT64,
 )
 """Recent blocks of the consensus chain with their heights.
 
@@ -370,59 +294,51 @@ BLOCKS_SCHEMA = pa.schema(
 leaf enters with the next block.
 """
 
-RANGE_SCHEMA = pa.schema([_field("chain", U32), _field("range", BYTES), _field("confirmed_to", UINT64)])
+RANGE_SCHEMA = required_schema(chain=UINT32, range=BINARY, confirmed_to=UINT64)
 """The mountain range before the first of ``blocks`` (``RangeState``).
 
 All receipts accepted by block ``confirmed_to`` are confirmed.
 """
 
-TIPS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("number", UINT64),
-        _field("hash", DIGEST),
-        _field("root", DIGEST),
-        _field("extrinsics_root", DIGEST),
-        _field("consensus_number", UINT64),
-        _field("consensus_hash", DIGEST),
-    ]
+TIPS_SCHEMA = required_schema(
+    chain=UINT32,
+    number=UINT64,
+    hash=DIGEST,
+    root=DIGEST,
+    extrinsics_root=DIGEST,
+    consensus_number=UINT64,
+    consensus_hash=DIGEST,
 )
 """The last block of each chain: the content of its receipt.
 
 It has the storage root, and the consensus block of its derivation.
 """
 
-RECEIPTED_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("hash", DIGEST)]
-)
+RECEIPTED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64, hash=DIGEST)
 """The last accepted receipt of each domain: block number and receipt hash."""
 
-CONFIRMED_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("receipt", BYTES)]
-)
+CONFIRMED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64, receipt=BINARY)
 """The last confirmed receipt of each domain: position of the domain, block number, receipt."""
 
-UNBOOKED_SCHEMA = pa.schema([_field("chain", U32), _field("domain", U32), _field("number", UINT64)])
+UNBOOKED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64)
 """One row a domain with a receipt, of block ``number``, that the books refused.
 
 The consensus chain confirms neither that receipt nor a later one.
 """
 
-ANCHOR_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("number", UINT64),
-        _field("best", UINT64),
-        _field("final", UINT64),
-        _field("block_hash", DIGEST),
-        _field("leaf", BYTES),
-        _field("leaf_index", UINT64),
-        _field("best_hash", DIGEST),
-        _field("best_leaves", UINT64),
-        _field("best_items", BYTES),
-        _field("final_leaves", UINT64),
-        _field("final_items", BYTES),
-    ]
+ANCHOR_SCHEMA = required_schema(
+    chain=UINT32,
+    number=UINT64,
+    best=UINT64,
+    final=UINT64,
+    block_hash=DIGEST,
+    leaf=BINARY,
+    leaf_index=UINT64,
+    best_hash=DIGEST,
+    best_leaves=UINT64,
+    best_items=BINARY,
+    final_leaves=UINT64,
+    final_items=BINARY,
 )
 """The consensus block that operators prove under from the next block on (X-5).
 
@@ -431,61 +347,34 @@ the latest final block. The table is empty before the first final block and has 
 one row a block of ``anchored``.
 """
 
-ANCHORED_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("domain", U32),
-        _field("block", UINT64),
-        _field("number", UINT64),
-        _field("domain_proof", BYTES),
-    ]
-)
+ANCHORED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, block=UINT64, number=UINT64, domain_proof=BINARY)
 """The confirmed receipt of each domain in a consensus block, with its proof.
 
 ``number`` is the domain's block, ``block`` the consensus block, a row of ``anchor``.
 """
 
-MONEY_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        *(
-            _field(f"{name}_{half}", UINT64)
-            for name in ("issuance", "inbox_held", "outbox_held", "reserved", "burned", "root")
-            for half in ("high", "low")
-        ),
-    ]
-)
+_SUMS = ("issuance", "inbox_held", "outbox_held", "reserved", "burned", "root")
+MONEY_SCHEMA = required_schema(chain=UINT32, **{f"{name}_{half}": UINT64 for name in _SUMS for half in ("high", "low")})
 """Sums of a chain.
 
 Issuance; fees on hold until an acknowledgement (``inbox_held``) and until a response (``outbox_held``); channel
 reserves; burned value; root's balance.
 """
 
-OPERATORS_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("operator", U32), _field("balance_high", UINT64), _field("balance_low", UINT64)]
-)
+OPERATORS_SCHEMA = required_schema(chain=UINT32, operator=UINT32, balance_high=UINT64, balance_low=UINT64)
 
-SUBMITTERS_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("number", UINT64), _field("unpaid", UINT64), _field("operators", BYTES)]
-)
+SUBMITTERS_SCHEMA = required_schema(chain=UINT32, number=UINT64, unpaid=UINT64, operators=BINARY)
 """One row a block with an absent operator.
 
 ``operators`` submitted its receipt, or authored it on the consensus chain (``encode_set``). ``unpaid`` is the number of
 its messages with a fee on hold, at least 1. A block without a row has none, or all operators were present.
 """
 
-COSTS_SCHEMA = pa.schema([_field("program", UINT64), _field("amount_high", UINT64), _field("amount_low", UINT64)])
+COSTS_SCHEMA = required_schema(program=UINT64, amount_high=UINT64, amount_low=UINT64)
 """Fees and deposits paid by each program with an endowment."""
 
-MADE_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("destination", U32),
-        _field("what", pa.uint8()),
-        _field("foreign", U32),
-        _field("amount_high", UINT64),
-        _field("amount_low", UINT64),
-    ]
+MADE_SCHEMA = required_schema(
+    chain=UINT32, destination=UINT32, what=UINT8, foreign=UINT32, amount_high=UINT64, amount_low=UINT64
 )
 """Transfers of a domain's block according to its receipt (2.4).
 
@@ -493,15 +382,8 @@ MADE_SCHEMA = pa.schema(
 reader.
 """
 
-BOOKS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("what", pa.uint8()),
-        _field("source", U32),
-        _field("foreign", U32),
-        _field("amount_high", UINT64),
-        _field("amount_low", UINT64),
-    ]
+BOOKS_SCHEMA = required_schema(
+    chain=UINT32, what=UINT8, source=UINT32, foreign=UINT32, amount_high=UINT64, amount_low=UINT64
 )
 """The books of the consensus chain (X-3).
 
@@ -509,33 +391,23 @@ BOOKS_SCHEMA = pa.schema(
 ``foreign``.
 """
 
-POOL_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("position", UINT64),
-        _field("sender", UINT64),
-        _field("receiver", UINT64),
-        _field("method", pa.dictionary(pa.int32(), pa.string())),
-        _field("payload", BYTES),
-    ]
+POOL_SCHEMA = required_schema(
+    chain=UINT32,
+    position=UINT64,
+    sender=UINT64,
+    receiver=UINT64,
+    method=pa.dictionary(pa.int32(), pa.string()),
+    payload=BINARY,
 )
 """One row a message from a user that a fork returned to the pool of ``chain``.
 
 The next block consumes it. No root commits to it.
 """
 
-RECALLED_SCHEMA = pa.schema([_field("chain", U32), _field("tick", UINT64)])
+RECALLED_SCHEMA = required_schema(chain=UINT32, tick=UINT64)
 """One row a reverted tick with planned calls of ``chain``; the next block repeats them."""
 
-COUNTED_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("what", pa.uint8()),
-        _field("error", pa.uint16()),
-        _field("count", UINT64),
-        _field("old", UINT64),
-    ]
-)
+COUNTED_SCHEMA = required_schema(chain=UINT32, what=UINT8, error=UINT16, count=UINT64, old=UINT64)
 """One row a kind of check on a chain (``check_counters.CheckCounters``) with its count.
 
 ``error`` is the reason of refused envelopes (``MessageValidity``), else 0. ``old`` counts proofs under a root other

@@ -18,6 +18,7 @@ from causeway_proofs.ics23.verify import verify_membership, verify_non_membershi
 from causeway_proofs.protobuf import parse_canonical
 from causeway_proofs.wire import ibc_queue_pb2 as wire
 
+from causeway.core.arrow_types import INT64, UINT8, required_schema
 from causeway.core.frame import Frame
 from causeway.protocols.ibc.calls import receipt
 from causeway.protocols.ibc.calls.call import CallContext, CallRun
@@ -226,10 +227,4 @@ def entry_frame(rows: list[dict[str, Any]]) -> Frame:
     return Frame(columns, len(rows))
 
 
-_ENTRY_SCHEMA = pa.schema(
-    [
-        *ENTRIES_SCHEMA,
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("forced", pa.uint8(), nullable=False),
-    ]
-)
+_ENTRY_SCHEMA = required_schema(*ENTRIES_SCHEMA, sequence=INT64, forced=UINT8)
