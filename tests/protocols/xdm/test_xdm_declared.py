@@ -77,4 +77,4 @@ def test_amounts_accepted_in_a_block_reduce_its_remaining_value(what: TransferRe
     money.note_rejected(chain[:1], far[:1], np.array([3], dtype=np.uint64), zero[:1])
     left = [-1, 0, 0] if what == TransferRecord.IN else [-1, 0, -1]
     assert money.unnoted(what, chain, far, [(amounts, zero)], whole=True).tolist() == left
-    assert money.into(state_of(NEAR))["drawn"]["in_low"].tolist() == [3]
+    assert money.close(state_of(NEAR))[0]["drawn"]["in_low"].tolist() == [3]

@@ -187,7 +187,7 @@ def test_book_rejections_at_receipt_confirmation_are_reported() -> None:
         (1, "LowBalanceOnDomain", 4, True)
     ]
     assert (booked[(Book.BALANCE, 1, 0)], booked[(Book.UNCONFIRMED, 1, 0)]) == (100, 0), "all of it or nothing"
-    assert not booked.changed
+    assert not booked.rows
     assert len(after["confirmed"]) == 0 and after["unbooked"]["domain"].tolist() == [1]
     again, refused = confirm(after, taken.with_columns(number=np.array([5], dtype=np.uint64)), 5, booked)
     assert len(again["confirmed"]) == 0 and refused == []

@@ -7,37 +7,31 @@ Reference: XDM, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
 import numpy as np
-import numpy.typing as npt
 from causeway_proofs.order import stable_order
 
 from causeway.core.frame import Frame, concat
-from causeway.core.joins import merge_ranges
-from causeway.core.vocabulary import COLLECTED_MESSAGES, Event, Kind, ValueHolder, ValueReason, Via
+from causeway.core.vocabulary import Event, Kind, Via
 from causeway.protocols.contract import Inputs, View
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
-from causeway.protocols.shared.execution import handle, local_arrivals
-from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, blank_messages
+from causeway.protocols.shared.execution import credit_accounts, handle, local_arrivals
+from causeway.protocols.shared.messages import LANE_COLUMNS, blank_messages
 from causeway.protocols.xdm.calls.allowlists import apply_allowlists
-from causeway.protocols.xdm.calls.arrivals import ingress_arrivals
+from causeway.protocols.xdm.calls.arrivals import ingress_arrivals, issue_arriving_value
 from causeway.protocols.xdm.calls.channels import call_channels, close_exhausted_channels
-from causeway.protocols.xdm.calls.prepare import hold_early_messages, prepare
-from causeway.protocols.xdm.calls.relay_message import DueRequests, process_messages
+from causeway.protocols.xdm.calls.prepare import AcceptedMessages, hold_early_messages, prepare
+from causeway.protocols.xdm.calls.relay_message import process_messages
 from causeway.protocols.xdm.calls.request import send_messages
 from causeway.protocols.xdm.calls.responses import acknowledge, store_responses
-from causeway.protocols.xdm.chains import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.check_counters import count_delivered, count_notices
 from causeway.protocols.xdm.consensus.bundles import validate_bundles
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessageValidity, error_name
+from causeway.protocols.xdm.errors import MessageValidity
 from causeway.protocols.xdm.events import log_chain_events
-from causeway.protocols.xdm.state import RequestKind, State
+from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.validate import DeliveredEnvelopes, read_envelopes, validate
-from causeway.protocols.xdm.value.balances import MESSAGES, ChainSums, Purse
-from causeway.protocols.xdm.value.payments import Endowments, log_handled, share_rewards, update_costs
+from causeway.protocols.xdm.value.balances import ChainSums
+from causeway.protocols.xdm.value.payments import deduct_endowments, log_handled, share_rewards, update_costs
 
 _VALIDITY = list(MessageValidity)
 _VALIDITY_NAMES = [code.name for code in _VALIDITY]
@@ -66,85 +60,72 @@ def process_block(
     Returns:
         The state before its commit, and the outbound messages (``OUTBOUND_SCHEMA``).
     """
+    tables, count = view.tables, len(context.network.names)
+    # Calls of root and of programs on allow lists and channels (X-1, 3.1, 3.7).
     state = apply_allowlists(state, view, context, log)
     state, called = call_channels(state, money, context, log)
+    # Validate the delivered envelopes and bundles (3.4, 1 to 9; 3.5; X-6), and take the messages in turn.
     channels = state["channels"], state["next_channels"]
-    found = read_envelopes(delivered, view.tables["blocks"], view.tables["declared_under"], *channels, context)
+    found = read_envelopes(delivered, tables["blocks"], tables["declared_under"], *channels, context)
     verdicts, bundles, invalid = validate_bundles(found, validate(found), delivered, context)
-    log_chain_events(invalid, len(context.network.names), log)
+    log_chain_events(invalid, count, log)
     if len(bundles) or len(state["bundles"]):
         state = state.with_tables(bundles=bundles)
     now = prepare(state, found, verdicts, context.options.inbox == "stored")
     if context.options.inbox == "pool":
         state, now = hold_early_messages(state, now, delivered, verdicts, context)
     state = count_delivered(state, state["early"], delivered, found, now, view)
-    _log_refused(now.refused, log)
-    processed = process_messages(state, now, money, context)
-    _log_requests(processed.requests, log)
-    processed = replace(processed, state=count_notices(processed.state, processed.notices))
-    log_chain_events(processed.notices, len(context.network.names), log)
-    _log_settled(processed.settled, log)
-    local, lanes = local_arrivals(inputs.offered, processed.state.local())
-    state = processed.state.replace_local(lanes) if len(local) else processed.state
-    # The value of a local call is on hold for its program; that of an answer is the program's own.
-    for kind, holder in ((Kind.REQUEST, ValueHolder.REQUESTS), (Kind.RESPONSE, ValueHolder.ACCOUNT)):
-        rows = local.filter(local["kind"] == kind)
-        amounts = rows["amount_low"], rows["amount_high"]
-        money.move(ValueReason.RECEIVED, rows["destination"], MESSAGES, Purse(holder, rows["receiver"]), *amounts, rows)
-    users = ingress_arrivals(inputs.ingress, state, context, log)
-    arrivals = concat([processed.arrivals, local, users])
-    endowments = Endowments(state, money, context)
-    accounts = endowments.deduct_endowments(state["accounts"])
-    handled, executed, produced = handle(arrivals, context.programs, accounts, state.programs, log)
-    log_handled(handled, executed, money, context)
-    state = state.with_programs(endowments.restore_endowments(executed.accounts), executed.programs)
-    state, responses, rest = store_responses(state, processed.requests, produced, money, context)
-    state, left = acknowledge(state, processed.requests, money)
-    log_chain_events(left, len(context.network.names), log)
-    state, sent = send_messages(state, rest, view.tables["channels"], money, context, log)
+    _log_refused(now, log)
+    # Execute requests (3.4, 10 to 15) and responses (3.5), then programs with all arrivals.
+    state, requests, arrivals, notices = process_messages(state, now, money, context, log)
+    if notices:
+        state = count_notices(state, notices)
+        log_chain_events(notices, count, log)
+    state, produced = _run_programs(state, arrivals, inputs, money, context, log)
+    # Respond and acknowledge (3.4, 15; 3.6), send (3.3), and close channels without further nonces (3.7).
+    state, responses, rest = store_responses(state, requests, produced, money, context)
+    state, unacknowledged = acknowledge(state, requests, money)
+    log_chain_events(unacknowledged, count, log)
+    state, sent = send_messages(state, rest, tables["channels"], money, context, log)
     state, closed = close_exhausted_channels(state, money, context, log)
+    log_chain_events(money.refused, count, log)
+    # Share the fees that became due among operators (3.8).
+    state = share_rewards(state, money, context)
+    if (costs := update_costs(state, money)) is not state["costs"]:
+        state = state.with_tables(costs=costs)
     tick = np.full(len(responses), context.tick, dtype=np.uint64)
     outbound = concat([called, sent, closed, responses.with_columns(sent_tick=tick).select(sent.names)])
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
-    log_chain_events(money.refused, len(context.network.names), log)
-    state = money.into(share_rewards(state, money, context))
-    if (costs := update_costs(state, money)) is not state["costs"]:
-        state = state.with_tables(costs=costs)
     return state, outbound.take(order)
 
 
-def _control_rows(rows: Frame) -> Frame:
-    """Return protocol messages with the lanes and indices of ``rows``."""
-    messages = blank_messages(len(rows), kind=np.full(len(rows), Kind.CONTROL, dtype=np.uint8))
-    return messages.with_columns(**{name: rows[name] for name in LANE_COLUMNS})
-
-
-def _log_refused(refused: Iterable[tuple[Frame, npt.NDArray[np.int64]]], log: EventLog) -> None:
-    """Log each refused envelope with its error."""
-    for rows, codes in refused:
-        rows = _control_rows(rows)
+def _log_refused(now: AcceptedMessages, log: EventLog) -> None:
+    """Log the refused messages with their reasons."""
+    for rows, codes in now.refused:
+        refused = blank_messages(len(rows), kind=int(Kind.CONTROL), **{name: rows[name] for name in LANE_COLUMNS})
         names = names_column(_VALIDITY_NAMES, np.searchsorted(_VALIDITY, codes))
         columns = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE, "reason": names}
-        log.add(event_rows(rows, Event.REJECTED, on_lane=True, **columns))
+        log.add(event_rows(refused, Event.REJECTED, on_lane=True, **columns))
 
 
-def _log_requests(requests: DueRequests, log: EventLog) -> None:
-    """Log each request with an error response, and each accepted transfer."""
-    transfer = (requests.endpoint == TRANSPORTER_ENDPOINT) & (requests.asked == RequestKind.ENDPOINT)
-    failed = requests.error != OK
-    for chosen, outcome in ((failed, Event.REJECTED), (transfer & ~failed, Event.EXECUTED)):
-        if not chosen.any():
-            continue
-        rows = _control_rows(requests.rows.filter(chosen))
-        columns = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE}
-        values, positions = np.unique(requests.error[chosen], return_inverse=True)
-        names = names_column([error_name(int(code)) for code in values], positions)
-        log.add(event_rows(rows, Event.RECEIVED | outcome, on_lane=True, reason=names, **columns))
+def _run_programs(
+    state: State, arrived: Frame, inputs: Inputs[State], money: ChainSums, context: Context, log: EventLog
+) -> tuple[State, Frame]:
+    """Run programs with arrived and local messages and those of users; handlers do not see endowments.
 
-
-def _log_settled(settled: Frame, log: EventLog) -> None:
-    """Log the index ranges of requests with a response."""
-    if len(settled):
-        rows = settled.take(stable_order(*(settled[name] for name in LANE_COLUMNS)))
-        at, first, end = merge_ranges(rows["index"], *(rows[name] for name in LANE))
-        log.collected(rows.select(LANE).take(at), COLLECTED_MESSAGES, first, end)
+    Returns the state, and the messages of programs in order of production.
+    """
+    arrivals = [arrived]
+    if len(inputs.offered):
+        local, queues = local_arrivals(inputs.offered, state.local())
+        state = state.replace_local(queues)
+        issue_arriving_value(local, money, local=True)
+        arrivals.append(local)
+    arrivals.append(ingress_arrivals(inputs.ingress, state, context, log))
+    accounts, endowed, left = deduct_endowments(state, money, context)
+    handled, executed, produced = handle(concat(arrivals), context.programs, accounts, state.programs, log)
+    log_handled(handled, executed, money, context)
+    accounts = executed.accounts
+    if len(endowed):
+        accounts = credit_accounts(accounts, endowed, np.zeros(len(endowed), dtype=np.uint64), left)
+    return state.with_programs(accounts, executed.programs), produced

@@ -62,7 +62,7 @@ class DomainNetwork(Hosting):
         mask = np.isin(self.numbers, np.array(self.topology.external, dtype=np.uint64))
         return np.flatnonzero(mask).astype(np.uint32)
 
-    @property
+    @cached_property
     def follows(self) -> bool:
         """Return True if another lake runs the consensus chain."""
         return bool(len(self.external)) and int(self.external[0]) == CONSENSUS_POSITION

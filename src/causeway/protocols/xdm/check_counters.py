@@ -22,7 +22,7 @@ from causeway.protocols.xdm.errors import MessengerError
 from causeway.protocols.xdm.events import ChainEvent
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import COUNTED_SCHEMA
-from causeway.protocols.xdm.validate import DeliveredEnvelopes, JudgedEnvelopes, leaf_roots
+from causeway.protocols.xdm.validate import DeliveredEnvelopes, JudgedEnvelopes
 
 
 class CheckCounters(IntEnum):
@@ -75,13 +75,13 @@ def count_delivered(
         view: Tables that chains published at the previous height.
     """
     rows, bases, blocks = found.rows, delivered.bases, view.tables["blocks"]
-    parts = []
+    counts: list[_Counts] = []
     if len(bases) and len(blocks):
-        newest = blocks["number"][-1]
-        parts.append(_counts(bases["destination"], CheckCounters.RANGE, bases["block"] != newest))
+        destination, newest = bases["destination"], blocks["number"][-1]
+        counts.append((destination, CheckCounters.RANGE, bases["block"] != newest, None))
         with_receipt = pc.binary_length(bases["domain_proof"]).to_numpy(zero_copy_only=False) > 0
-        old = (leaf_roots(bases) != blocks["state_root"][-1]).any(axis=1)
-        parts.append(_counts(bases["destination"][with_receipt], CheckCounters.RECEIPT, old[with_receipt]))
+        old = (found.leaf_roots != blocks["state_root"][-1]).any(axis=1)
+        counts.append((destination[with_receipt], CheckCounters.RECEIPT, old[with_receipt], None))
     if len(rows):
         headers = view.headers.take(np.argsort(view.headers["height"], kind="stable"))
         newest = dict(zip(headers["chain"].tolist(), headers["root"], strict=True))
@@ -94,59 +94,49 @@ def count_delivered(
             (CheckCounters.REQUEST, ~found.is_response),
             (CheckCounters.RESPONSE, found.is_response),
         ):
-            parts.append(_counts(rows["destination"][chosen], counter, old[chosen]))
-    for refused, codes in now.refused:
-        not_old = repeat_value(np.bool_(False), len(refused))
-        parts.append(_counts(refused["destination"], CheckCounters.REFUSED, not_old, codes))
+            counts.append((rows["destination"][chosen], counter, old[chosen], None))
+    counts += [(refused["destination"], CheckCounters.REFUSED, None, codes) for refused, codes in now.refused]
     if len(now.early):
         added = now.early.filter(lookup_rows(before, now.early, ("destination", "source", "substream", "index")) < 0)
-        parts.append(_counts(added["destination"], CheckCounters.EARLY, repeat_value(np.bool_(False), len(added))))
-    return _add_counts(state, parts)
+        counts.append((added["destination"], CheckCounters.EARLY, None, None))
+    return _add_counts(state, counts)
 
 
 def count_notices(state: State, notices: Sequence[ChainEvent]) -> State:
     """Count events of checks."""
-    parts = []
-    for event_name, counted in _EVENT_COUNTERS.items():
-        chains = np.array([each.chain for each in notices if each.what == event_name], dtype=np.uint32)
-        parts.append(_counts(chains, counted, repeat_value(np.bool_(False), len(chains))))
-    return _add_counts(state, parts)
+    counted = [(notice.chain, _EVENT_COUNTERS[notice.what]) for notice in notices if notice.what in _EVENT_COUNTERS]
+    return _add_counts(state, [(np.array([chain], dtype=np.uint32), counter, None, None) for chain, counter in counted])
 
 
-def count_proven(state: State, relaying: Frame, envelopes: Frame) -> State:
-    """Count the resubmitted messages of ``envelopes``, by the relay state (``RELAYING_SCHEMA``)."""
+def count_proven(state: State, envelopes: Frame) -> State:
+    """Count the resubmitted messages of ``envelopes``, by the relay state before (``RELAYING_SCHEMA``)."""
+    relaying = state["relaying"]
     if not (len(relaying) and len(envelopes)):
         return state
     known = lookup_rows(relaying, envelopes, LANE)
     resubmitted = (known >= 0) & (envelopes["index"] < relaying["proved"][known])
-    chains = envelopes["source"][resubmitted]
-    return _add_counts(state, [_counts(chains, CheckCounters.AGAIN, repeat_value(np.bool_(False), len(chains)))])
+    return _add_counts(state, [(envelopes["source"][resubmitted], CheckCounters.AGAIN, None, None)])
 
 
-def _counts(
-    chain: npt.NDArray[np.uint32],
-    counter: CheckCounters,
-    old: npt.NDArray[np.bool_],
-    error: npt.NDArray[np.int64] | None = None,
-) -> Frame:
-    """Return a row (``COUNTED_SCHEMA``) a check, before summation."""
-    count = len(chain)
-    return Frame(
-        {
+_Counts = tuple[npt.NDArray[np.uint32], CheckCounters, npt.NDArray[np.bool_] | None, npt.NDArray[np.int64] | None]
+"""Chain of each check, its kind, whether its root is old, and its refusal."""
+
+
+def _add_counts(state: State, counts: Sequence[_Counts]) -> State:
+    if not any(len(chain) for chain, *_ in counts):
+        return state
+    parts = [state["counted"]]
+    for chain, counter, old, error in counts:
+        count = len(chain)
+        columns = {
             "chain": chain,
             "what": repeat_value(np.uint8(counter), count),
             "error": repeat_value(np.uint16(0), count) if error is None else error.astype(np.uint16),
             "count": repeat_value(np.uint64(1), count),
-            "old": old.astype(np.uint64),
-        },
-        count,
-    )
-
-
-def _add_counts(state: State, parts: Sequence[Frame]) -> State:
-    rows = concat([state["counted"], *parts])
-    if len(rows) == len(state["counted"]):
-        return state
+            "old": repeat_value(np.uint64(0), count) if old is None else old.astype(np.uint64),
+        }
+        parts.append(Frame(columns, count))
+    rows = concat(parts)
     packed = rows["chain"].astype(np.uint64) << np.uint64(24) | rows["what"].astype(np.uint64) << np.uint64(16)
     _, first, group = np.unique(packed | rows["error"], return_index=True, return_inverse=True)
     sums = {name: np.zeros(len(first), dtype=np.uint64) for name in ("count", "old")}

@@ -8,7 +8,7 @@ Reference: XDM, section 3.8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,10 @@ from causeway_proofs.order import U64, Rows
 
 from causeway.core.frame import Frame
 from causeway.protocols.shared.execution import ProgramRunner
-from causeway.protocols.xdm.chains import CONSENSUS_POSITION, DomainNetwork
+from causeway.protocols.xdm.chains import DomainNetwork
 from causeway.protocols.xdm.operators import ChainSigners, Operators
 from causeway.protocols.xdm.options import ChainWeights, XdmOptions
-from causeway.protocols.xdm.planned_calls import NO_REPEATS, PlannedCalls, RepeatedTicks
+from causeway.protocols.xdm.planned_calls import PlannedCalls, RepeatedTicks
 from causeway.protocols.xdm.state import FeeModel
 
 MAX_FEE = 2**64 - 2
@@ -127,6 +127,8 @@ class Context:
     Attributes:
         height: Height of the lake.
         tick: Tick of the block.
+        number: Block number of all chains at this tick.
+        has_consensus: The consensus chain makes this block.
         seed: Seed of all random numbers.
         chains: Positions of the chains that make the block, ascending.
         network: Fixed properties of the network.
@@ -141,6 +143,8 @@ class Context:
 
     height: int
     tick: int
+    number: int
+    has_consensus: bool
     seed: int
     chains: npt.NDArray[np.uint32]
     network: DomainNetwork
@@ -150,14 +154,4 @@ class Context:
     fees: ComputeFees
     operators: Operators
     signers: ChainSigners
-    again: RepeatedTicks = field(default_factory=lambda: NO_REPEATS)
-
-    @property
-    def number(self) -> int:
-        """Return the block number of all chains at this tick."""
-        return block_number(self.tick)
-
-    @property
-    def has_consensus(self) -> bool:
-        """Return True if the consensus chain makes this block."""
-        return bool(len(self.chains)) and int(self.chains[0]) == CONSENSUS_POSITION
+    again: RepeatedTicks

@@ -101,17 +101,19 @@ class MessageValidity(IntEnum):
 
 OK = 0
 HANDLER_FAULT = 1
-_MESSENGER, _TRANSPORTER = 10, 60
+MESSENGER_ERRORS, TRANSPORTER_ERRORS = 10, 60
+"""Stored numbers of responses' errors: these plus the error's own number."""
 
+ERROR_NAMES: dict[int, str] = {
+    OK: "",
+    HANDLER_FAULT: "HandlerFault",
+    **{MESSENGER_ERRORS + error: error.name for error in MessengerError},
+    **{TRANSPORTER_ERRORS + error: error.name for error in TransporterError},
+}
+"""Names of responses' errors by stored number, empty for none."""
 
-def messenger_error_number(error: MessengerError) -> int:
-    """Return the stored number of a messenger error."""
-    return _MESSENGER + int(error)
-
-
-def transporter_error_number(error: TransporterError) -> int:
-    """Return the stored number of a transporter error."""
-    return _TRANSPORTER + int(error)
+ERROR_TEXTS = pa.array([ERROR_NAMES.get(code, "").encode() for code in range(max(ERROR_NAMES) + 1)], pa.binary())
+"""The names as bytes, at their stored numbers."""
 
 
 def dispatch_errors(
@@ -122,11 +124,11 @@ def dispatch_errors(
     Args:
         codes: Stored numbers other than ``OK``.
     """
-    messenger = (codes >= _MESSENGER) & (codes < _TRANSPORTER)
-    transporter = codes >= _TRANSPORTER
+    messenger = (codes >= MESSENGER_ERRORS) & (codes < TRANSPORTER_ERRORS)
+    transporter = codes >= TRANSPORTER_ERRORS
     variant = np.where(messenger | transporter, _MODULE, _OTHER).astype(np.uint8)
     module = np.where(transporter, TRANSPORTER_PALLET, MESSENGER_PALLET).astype(np.uint8)
-    number = np.where(transporter, codes - _TRANSPORTER, codes - _MESSENGER).astype(np.uint8)
+    number = np.where(transporter, codes - TRANSPORTER_ERRORS, codes - MESSENGER_ERRORS).astype(np.uint8)
     return variant, module, number
 
 
@@ -142,24 +144,9 @@ def error_codes(variant: pa.UInt8Array, module: pa.UInt8Array, number: npt.NDArr
     modules = module.fill_null(0).to_numpy(zero_copy_only=False)
     found = np.full(len(kinds), HANDLER_FAULT, dtype=np.uint8)
     for pallet, base, errors in (
-        (MESSENGER_PALLET, _MESSENGER, MessengerError),
-        (TRANSPORTER_PALLET, _TRANSPORTER, TransporterError),
+        (MESSENGER_PALLET, MESSENGER_ERRORS, MessengerError),
+        (TRANSPORTER_PALLET, TRANSPORTER_ERRORS, TransporterError),
     ):
         known = (kinds == _MODULE) & (modules == pallet) & (number <= max(errors))
         found[known] = base + number[known]
     return found
-
-
-def error_name(code: int) -> str:
-    """Return the name of a response's error, empty for none."""
-    if code == OK:
-        return ""
-    if code >= _TRANSPORTER:
-        return TransporterError(code - _TRANSPORTER).name
-    return MessengerError(code - _MESSENGER).name if code >= _MESSENGER else "HandlerFault"
-
-
-def error_texts(codes: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-    """Return the names of responses' errors as bytes, empty for none."""
-    values, positions = np.unique(codes, return_inverse=True)
-    return pa.array([error_name(int(code)).encode() for code in values], pa.binary()).take(pa.array(positions))

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causeway.core.frame import Frame, repeat_value
+from causeway.core.frame import Frame
 from causeway.core.vocabulary import NO_CHAIN, Event, Kind
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
+from causeway.protocols.shared.messages import blank_messages
 from causeway.protocols.xdm.state import NOBODY
 
 _MOST = 2**64 - 1
@@ -87,25 +88,19 @@ def log_chain_events(notices: Sequence[ChainEvent], chains: int, log: EventLog) 
     """
     if not notices:
         return
-    count = len(notices)
     names = sorted({notice.what for notice in notices})
-    zero = repeat_value(np.uint64(0), count)
     chain = np.array([notice.chain for notice in notices], dtype=np.uint32)
     foreign = [notice.foreign if notice.foreign < chains else NO_CHAIN for notice in notices]
-    rows = Frame(
-        {
-            "kind": repeat_value(np.uint8(Kind.CONTROL), count),
-            "source": chain,
-            "destination": np.array(foreign, dtype=np.uint32),
-            "substream": np.array([2 * notice.channel for notice in notices], dtype=np.uint64),
-            "index": np.array([notice.index for notice in notices], dtype=np.uint64),
-            "sender": np.array([NOBODY if notice.by is None else notice.by for notice in notices], dtype=np.uint64),
-            "receiver": repeat_value(np.uint64(NOBODY), count),
-            "callback": zero,
-            "amount_high": zero,
-            "amount_low": np.array([notice.amount for notice in notices], dtype=np.uint64),
-        },
-        count,
+    rows = blank_messages(
+        len(notices),
+        kind=int(Kind.CONTROL),
+        source=chain,
+        destination=np.array(foreign, dtype=np.uint32),
+        substream=np.array([2 * notice.channel for notice in notices], dtype=np.uint64),
+        index=np.array([notice.index for notice in notices], dtype=np.uint64),
+        sender=np.array([NOBODY if notice.by is None else notice.by for notice in notices], dtype=np.uint64),
+        receiver=NOBODY,
+        amount_low=np.array([notice.amount for notice in notices], dtype=np.uint64),
     )
     bits = [Event.REJECTED if notice.refused else Event.ACKNOWLEDGED for notice in notices]
     why = names_column(names, np.array([names.index(notice.what) for notice in notices]))

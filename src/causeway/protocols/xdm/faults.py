@@ -44,6 +44,7 @@ from causeway.protocols.xdm.state import (
     REQUEST,
     RequestKind,
     State,
+    blank_rows,
     channel_rows,
     named_rows,
     substream,
@@ -56,8 +57,11 @@ from causeway.protocols.xdm.tables import (
     CLAIMS_SCHEMA,
     ENVELOPES_SCHEMA,
     FORGED_SCHEMA,
+    INDEXED,
+    LATE_SCHEMA,
     NEVER_FOUND,
     NODES_SCHEMA,
+    OUTBOX_SCHEMA,
     POOL_SCHEMA,
     RELAYING_SCHEMA,
     STATE_TABLES,
@@ -167,24 +171,12 @@ def _message(lane: Frame, claim: Claim, channels: Frame, context: Context) -> by
     programs = context.network.programs
     local_programs = programs[context.network.host_of(programs) == claim["foreign"]]
     receiver = int(local_programs[0]) if len(local_programs) else 0
-    call = blank_messages(
-        1,
-        kind=np.array([Kind.REQUEST], dtype=np.uint8),
-        sender=np.array([receiver], dtype=np.uint64),
-        receiver=np.array([receiver], dtype=np.uint64),
-        amount_low=np.array([claim["amount"]], dtype=np.uint64),
-    ).with_columns(**{name: lane[name] for name in LANE})
-    zero, endpoint = np.zeros(1, dtype=np.uint64), np.full(1, TRANSPORTER_ENDPOINT, dtype=np.uint64)
-    request = lane.with_columns(
-        asked=np.array([RequestKind.ENDPOINT], dtype=np.uint8),
-        max_outgoing=np.zeros(1, dtype=np.uint32),
-        src_endpoint=endpoint,
-        dst_endpoint=endpoint,
-        payload=encode_transfers(call).cast(pa.binary()),
-        src_fee=zero,
-        dst_fee=zero,
-        next_response=zero,
-    )
+    amount = np.array([claim["amount"]], dtype=np.uint64)
+    call = blank_messages(1, kind=int(Kind.REQUEST), sender=receiver, receiver=receiver, amount_low=amount)
+    payload = encode_transfers(call.with_columns(**{name: lane[name] for name in LANE})).cast(pa.binary())
+    ends = dict.fromkeys(("src_endpoint", "dst_endpoint"), TRANSPORTER_ENDPOINT)
+    lanes = {name: lane[name] for name in INDEXED}
+    request = blank_rows(OUTBOX_SCHEMA, 1, **lanes, asked=RequestKind.ENDPOINT, payload=payload, **ends)
     message: bytes = encode_requests(request, channels)[0].as_py()
     return message
 
@@ -203,24 +195,16 @@ def _envelope(tries: ChainTries, trie: np.ndarray, claim: Claim, view: View) -> 
         "source": np.array([claim["chain"]], dtype=np.uint32),
         "destination": np.array([claim["foreign"]], dtype=np.uint32),
     }
-    base = np.zeros(1, dtype=np.uint64)
     proof = prove_storage(tries.tries, trie, [claim["key"]])
     nodes = proof.nodes_of(0)
     numbers = np.arange(len(nodes), dtype=np.uint32)
-    envelope = Frame(
-        {
-            **ends,
-            "substream": np.array([claim["substream"]], dtype=np.uint64),
-            "index": np.array([claim["index"]], dtype=np.uint64),
-            "tag": request_tags(np.array([RequestKind.ENDPOINT]), np.array([TRANSPORTER_ENDPOINT], dtype=np.uint64)),
-            "members": pa.array([numbers.astype("<u4").tobytes()], pa.binary()),
-            "base": base,
-        },
-        1,
-    )
+    tag = request_tags(np.array([RequestKind.ENDPOINT]), np.array([TRANSPORTER_ENDPOINT], dtype=np.uint64))
+    members = pa.array([numbers.astype("<u4").tobytes()], pa.binary())
+    lane = {"substream": claim["substream"], "index": claim["index"]}
+    envelope = blank_rows(LATE_SCHEMA, 1, **ends, **lane, tag=tag, members=members)
     rows = envelope.select(BASE).take(np.zeros(len(nodes), dtype=np.int64))
     of_nodes = rows.with_columns(number=numbers, node=pa.array(nodes, pa.binary()))
-    bases = bases_between(Frame(ends, 1), view).with_columns(base=base)
+    bases = bases_between(Frame(ends, 1), view).with_columns(base=np.zeros(1, dtype=np.uint64))
     encoded: bytes = encode_envelopes(DeliveredEnvelopes(envelope, of_nodes, bases))[0].as_py()
     return encoded
 
@@ -352,8 +336,6 @@ def rolled_back_state(
 def drop_pooled(state: State, ingress: pa.Table, context: Context) -> tuple[State, pa.Table]:
     """Move pooled messages before this tick's messages from users (``INGRESS_SCHEMA``)."""
     pool = state["pool"]
-    if len(pool) == 0:
-        return state, ingress
     columns = {name: pool[name] for name in ("receiver", "sender", "method", "payload")}
     pooled = Frame({"chain": context.network.numbers[pool["chain"]], **columns}, len(pool)).to_table(INGRESS_SCHEMA)
     return state.with_tables(pool=empty_frame(POOL_SCHEMA)), pa.concat_tables([pooled, ingress])

@@ -49,7 +49,7 @@ from causeway.protocols.xdm.calls.arrivals import ingress_arrivals
 from causeway.protocols.xdm.calls.open_calls import awaits_abandoned_chain, depends_on_block
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, DomainNetwork
 from causeway.protocols.xdm.check_counters import count_notices, count_proven
-from causeway.protocols.xdm.consensus.chain import TAKEN_SCHEMA, due_heights, heights_frame
+from causeway.protocols.xdm.consensus.chain import TAKEN_SCHEMA, due_heights
 from causeway.protocols.xdm.consensus.commitment import (
     NOTHING,
     CommittedBlock,
@@ -62,7 +62,7 @@ from causeway.protocols.xdm.consensus.commitment import (
 from causeway.protocols.xdm.consensus.followed import follow, genesis_following
 from causeway.protocols.xdm.consensus.genesis import check_issued, genesis_tables, genesis_value
 from causeway.protocols.xdm.consensus.receipts import settle_receipts
-from causeway.protocols.xdm.context import ComputeFees, Context
+from causeway.protocols.xdm.context import ComputeFees, Context, block_number
 from causeway.protocols.xdm.events import log_chain_events
 from causeway.protocols.xdm.faults import (
     ForkPoint,
@@ -76,17 +76,16 @@ from causeway.protocols.xdm.faults import (
     reverted_rows,
     rolled_back_state,
 )
-from causeway.protocols.xdm.lane_tables import index_state
+from causeway.protocols.xdm.lane_tables import MESSAGES, LaneTable
 from causeway.protocols.xdm.operators import ChainSigners, Operators
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.planned_calls import PlannedCalls
+from causeway.protocols.xdm.planned_calls import NO_REPEATS, PlannedCalls
 from causeway.protocols.xdm.relay.carriers import CarrierInterference, CarrierLoad, deliver
 from causeway.protocols.xdm.relay.proofs import ProvenMessages, next_provable_tick, prove
 from causeway.protocols.xdm.relay.remote_chains import (
+    NOTHING_CARRIED,
     ExternalInput,
-    awaits_remote,
     check_remote_chains,
-    local_only,
     merge_delivered,
     read_carried,
 )
@@ -212,7 +211,7 @@ class XdmKernel(StaticHosting):
         waits = self.options.archiving_depth + self.options.challenge_period + self.interference.longest_fraud
         return waits + EXTRA_BLOCKS + carried + self._halted + self.held_heights
 
-    @property
+    @cached_property
     def held_heights(self) -> int:
         """Return the maximum depth (heights) of a rollback, 0 without forks."""
         return max_rollback(self.options) + self._halted if self.interference.has_forks else 0
@@ -230,8 +229,10 @@ class XdmKernel(StaticHosting):
             chains: Positions of the chains that make the block, ascending.
             tick: Height and tick of the block.
         """
+        has_consensus = bool(len(chains)) and int(chains[0]) == CONSENSUS_POSITION
         fixed = (self.network, self.options, self.programs, self.planned, self.fees, self.operators, self.signers)
-        return Context(tick.height, tick.tick, self.seed, chains, *fixed)
+        number = block_number(tick.tick)
+        return Context(tick.height, tick.tick, number, has_consensus, self.seed, chains, *fixed, NO_REPEATS)
 
     @cached_property
     def fees(self) -> ComputeFees:
@@ -332,20 +333,27 @@ class XdmKernel(StaticHosting):
         running = self.interference.running(self.network.own(chains), tick.tick)
         context = self.context(running, tick)
         check_number(context.number)
-        external = read_carried(carried, chains, running, context)
+        # Deliver the envelopes of operators and of other lakes, or return to an earlier block.
+        external = read_carried(carried, chains, running, context) if carried.num_rows else NOTHING_CARRIED
         load = deliver(state, view, self.interference, context)
-        fork = fork_at(view, self.interference, context, self.held_heights)
+        has_forks = self.interference.has_forks
+        fork = fork_at(view, self.interference, context, self.held_heights) if has_forks else None
         if fork is not None:
             content = XdmPlan(running, load, external, view, NOTHING, None, fork)
             return Plan(plan_fork_reads(fork, chains, context), content, no_events)
-        load = replace(load, delivered=merge_delivered(load.delivered, external.delivered))
-        provable = find_provable_blocks(state, running, view, context, forks=self.interference.has_forks)
-        due, rows = None, provable.rows()
+        if external.delivered is not None:
+            load = replace(load, delivered=merge_delivered(load.delivered, external.delivered))
+        # Read the log up to the blocks to prove under (2.4), logged receipts, and local messages.
+        provable, rows = find_provable_blocks(state, running, view, context, forks=has_forks)
+        due = None
         if context.has_consensus:
-            due, segments = due_heights(state, context)
-            rows["receipts"] = heights_frame([(CONSENSUS_POSITION, first, last) for first, last in segments])
-        offered = _local_ranges(state, running)
-        reads = Reads(offered=offered, rows=rows, nearest={"storage": provable.wanted()})
+            due, rows["receipts"] = due_heights(state, context)
+        queues = state["queues"]
+        pending = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], running))
+        offered = locate_ranges(pending.with_columns(end=pending["next_index"]), state["runs"])
+        rebuilt = np.array(list(provable.rebuilt.items()), dtype=np.int64).reshape(-1, 2)
+        nearest = {"chain": rebuilt[:, 0].astype(np.uint32), "height": rebuilt[:, 1].astype(np.uint64)}
+        reads = Reads(offered=offered, rows=rows, nearest={"storage": Frame(nearest, len(rebuilt))})
         return Plan(reads, XdmPlan(running, load, external, view, provable, due), no_events)
 
     def round(
@@ -366,7 +374,9 @@ class XdmKernel(StaticHosting):
             The new state, outbound messages, logs and headers.
         """
         content = plan.content
-        inputs = replace(inputs, ingress=local_only(inputs.ingress, self.network))
+        if len(self.network.external) and inputs.ingress.num_rows:
+            is_external = pa.compute.is_in(inputs.ingress["chain"], pa.array(self.topology.external, pa.uint64()))
+            inputs = replace(inputs, ingress=inputs.ingress.filter(pa.compute.invert(is_external)))
         if content.fork is not None:
             return self._roll_back(state, chains, content, content.fork, inputs, tick)
         if len(content.running) == len(chains):
@@ -416,82 +426,73 @@ class XdmKernel(StaticHosting):
         state = rolled_back_state(state, past, pending, content.load, fork, self.interference, chains, context)
         logs = {**log.logs(), REVERTED: reverted_rows(fork, chains, context)}
         block = _no_block(state)
-        return self._result(block, empty_frame(OUTBOUND_SCHEMA), logs, tick.tick + 1, self._idle_limit(tick))
+        return self._result(block, empty_frame(OUTBOUND_SCHEMA), logs, tick.tick + 1, tick)
 
     def _block(
         self, state: State, chains: Chains, content: XdmPlan, inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
         """Make one block of chains that are not halted."""
         log, context = EventLog(), self.context(chains, tick)
-        log_chain_events(content.external.notices, len(self.network.names), log)
+        count = len(self.network.names)
+        log_chain_events(content.external.notices, count, log)
         if len(chains) == 0:
             ingress_arrivals(inputs.ingress, state, context, log)
-            return self._result(
-                _no_block(state), empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._idle_limit(tick)
-            )
+            return self._result(_no_block(state), empty_frame(OUTBOUND_SCHEMA), log.logs(), None, tick)
         view, provable = content.view, content.provable
-        context = replace(context, again=replanned_ticks(view))
-        before = index_state(state)
+        if len(view.tables["recalled"]):
+            context = replace(context, again=replanned_ticks(view))
+        before = state.with_tables(**{name: LaneTable.of(state[name]) for name in MESSAGES})
         state, inputs, money = self._begin_block(before, content, inputs, context)
         tables = dict[str, Frame]()
         if context.has_consensus:
-            state, tables["receipts"] = self._settle(state, content, inputs, money, context, log)
-        tries = advance_tries(before, provable, provable.at_hand(self, inputs), inputs.rows, context)
+            # Accept and confirm the receipts of domains (2.4).
+            assert content.due is not None
+            submitted = inputs.rows["receipts"], content.due, money.books, content.external.receipts
+            state, tables["receipts"], notices = settle_receipts(state, view, *submitted, context)
+            log_chain_events(notices, count, log)
+            state = count_notices(state, notices)
+        tries = advance_tries(self, before, provable, inputs, context)
         state, outbound = process_block(state, content.load.delivered, view, inputs, money, context, log)
-        tables["value"] = money.log()
+        state, tables["value"] = money.close(state)
+        # Prove messages for the next block of their destinations (3.10), then commit the storage.
         proved = prove(state, tries, view, context)
-        log_chain_events(proved.abandoned, len(self.network.names), log)
-        state = count_proven(state, state["relaying"], proved.tables["envelopes"]).with_tables(**proved.tables)
+        log_chain_events(proved.abandoned, count, log)
+        state = count_proven(state, proved.tables["envelopes"]).with_tables(**proved.tables)
         move_anchor(tries, provable, inputs.rows)
         block = commit_block(before, state, tries, tables, view, context)
         block = replace(block, state=forge(block.state, tries, view, self.interference, context))
         wake = self._wake(block.state, view, context, tick, proved)
-        return self._result(block, outbound, {**log.logs(), **tables}, wake, self._idle_limit(tick))
+        return self._result(block, outbound, {**log.logs(), **tables}, wake, tick)
 
     def _begin_block(
         self, before: State, content: XdmPlan, inputs: Inputs[State], context: Context
     ) -> tuple[State, Inputs[State], ChainSums]:
-        """Apply program changes and move pooled messages from users into the inputs."""
+        """Apply program changes; messages that a fork returned to the pool precede those of this tick."""
+        declared, external = content.view.tables["declared"], self.network.external
         state = change_programs(before, self.network, self.programs, context.chains)
-        cover = CoveredValue(content.view.tables["declared"], state["drawn"], set(self.network.external.tolist()))
-        money = ChainSums(state, cover)
-        state, ingress = drop_pooled(state.with_tables(**content.load.late), inputs.ingress, context)
+        cover = CoveredValue(declared, state["drawn"], set(external.tolist())) if len(external) else None
+        money, state = ChainSums(state, cover), state.with_tables(**content.load.late)
+        if len(state["pool"]):
+            state, ingress = drop_pooled(state, inputs.ingress, context)
+            inputs = replace(inputs, ingress=ingress)
         if len(state["recalled"]):
             state = state.with_tables(recalled=empty_frame(RECALLED_SCHEMA))
-        return state, replace(inputs, ingress=ingress), money
-
-    def _settle(
-        self,
-        state: State,
-        content: XdmPlan,
-        inputs: Inputs[State],
-        money: ChainSums,
-        context: Context,
-        log: EventLog,
-    ) -> tuple[State, Frame]:
-        """Accept and confirm the receipts of domains on the consensus chain."""
-        assert content.due is not None
-        submitted = inputs.rows["receipts"], content.due, money.books, content.external.receipts
-        state, receipts, notices = settle_receipts(state, content.view, *submitted, context)
-        log_chain_events(notices, len(self.network.names), log)
-        return count_notices(state, notices), receipts
+        return state, inputs, money
 
     def _result(
-        self, block: CommittedBlock, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
+        self, block: CommittedBlock, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, tick: Tick | None
     ) -> RoundResult[State]:
-        """Complete a round's result: missing logs, storage changes, oldest height in use."""
+        """Complete a round's result: missing logs, storage changes, oldest height in use, idle limit."""
         empty = {name: empty_frame(schema) for name, schema in self.logs.items()}
         logs = {**empty, **logs, "storage": block.storage}
-        needs = oldest_height(block.state["runs"])
+        needs, end = oldest_height(block.state["runs"]), None
+        if tick is not None:
+            waits = 2 * (self.options.archiving_depth + self.options.challenge_period) + self.options.resubmit_after
+            limit = QUIET_TICKS + waits + self.interference.longest_delay
+            settled = max(self.interference.last_change, self.planned.last_tick)
+            end = idle_limit_tick(tick, settled=settled, idle_limit=limit)
         upkeep = ("storage", "receipts")
         return RoundResult(block.state, outbound, logs, block.headers, wake, needs, end, upkeep=upkeep)
-
-    def _idle_limit(self, tick: Tick) -> int:
-        """Return the last tick of a run without further activity."""
-        waits = 2 * (self.options.archiving_depth + self.options.challenge_period) + self.options.resubmit_after
-        limit = QUIET_TICKS + waits + self.interference.longest_delay
-        settled = max(self.interference.last_change, self.planned.last_tick)
-        return idle_limit_tick(tick, settled=settled, idle_limit=limit)
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick with a planned event, or None.
@@ -504,16 +505,17 @@ class XdmKernel(StaticHosting):
     def _wake(self, state: State, view: View, context: Context, tick: Tick, proved: ProvenMessages) -> int | None:
         """Return the next tick with pending work, or None."""
         planned = self.next_planned(tick.tick + 1)
-        queues = state["queues"]
+        queues, channels, external = state["queues"], state["channels"], self.network.external
         if (
             proved.more
             or bool((queues["next_index"] > queues["begin"]).any())
             or len(state["envelopes"])
-            or awaits_abandoned_chain(state, proved.abandoned, context)
-            or depends_on_block(state, context)
+            or (proved.abandoned and awaits_abandoned_chain(state, proved.abandoned, context))
+            or ((len(state["waiting"]) or len(state["open_calls"])) and depends_on_block(state, context))
             or is_pending(state["allow_updates"])
             or bool((state["claims"]["origin"] == np.uint64(context.number)).any())
-            or awaits_remote(state, self.network)
+            # Chains of other lakes owe responses.
+            or (len(external) and (np.isin(channels["foreign"], external) & (channels["count"] > 0)).any())
         ):
             return tick.tick + 1
         resubmission = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
@@ -521,13 +523,6 @@ class XdmKernel(StaticHosting):
         frauds = state["frauds"]["found"][state["frauds"]["found"] < np.uint64(NEVER_FOUND)]
         fraud_proof = int(frauds.min()) - 1 if len(frauds) else None
         return earliest(planned, next_provable_tick(state, view, context), resubmission, late, fraud_proof)
-
-
-def _local_ranges(state: State, chains: Chains) -> Frame:
-    """Locate the pending messages of local lanes."""
-    queues = state["queues"]
-    pending = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
-    return locate_ranges(pending.with_columns(end=pending["next_index"]), state["runs"])
 
 
 def _no_block(state: State) -> CommittedBlock:

@@ -21,7 +21,6 @@ from causeway_proofs.order import U64, Rows, distinct, group_rows, stable_order
 from causeway.core.frame import Column, Frame, FrameChanges, concat
 from causeway.core.joins import encode_keys, expand_ranges, lookup_rows
 from causeway.protocols.shared.messages import LANE
-from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import INDEXED
 
 LEAST_RECENT = 4096
@@ -115,10 +114,6 @@ class _Level:
         nonempty = np.flatnonzero(self.ends > self.starts)
         return self.starts[nonempty], nonempty
 
-    def remaining(self) -> Frame:
-        """Return the remaining rows."""
-        return self.rows if self.alive is None else self.rows.filter(self.alive)
-
 
 @dataclass(frozen=True)
 class TableDelta:
@@ -129,6 +124,7 @@ class TableDelta:
     gone: Sequence[Frame] = ()
 
 
+@dataclass(slots=True, eq=False)
 class _Step:
     """One change of a table, linked to the change before it.
 
@@ -136,20 +132,17 @@ class _Step:
     change.
     """
 
-    __slots__ = ("added", "before", "gone", "origin", "rows")
+    before: _Step | None = None
+    added: Frame | None = None
+    gone: Frame | None = None
+    origin: Frame | None = None
+    rows: int = 0
 
-    def __init__(
-        self, before: _Step | None, added: Frame | None = None, gone: Frame | None = None, origin: Frame | None = None
-    ) -> None:
-        self.added, self.gone, self.origin = added, gone, origin
-        self.rows = sum(len(frame) for frame in (added, gone) if frame is not None)
-        self.before = before
-        if before is not None:
-            self.rows += before.rows
-
-    def bounded(self, length: int) -> _Step:
-        """Return the step, or an empty one with too long a history for ``length`` rows."""
-        return self if self.rows <= LEAST_REMEMBERED + REMEMBERED * length else _Step(None)
+    def follow(self, length: int, added: Frame | None = None, gone: Frame | None = None) -> _Step:
+        """Return the next step, or an empty one with too long a history for ``length`` rows."""
+        rows = self.rows + sum(len(frame) for frame in (added, gone) if frame is not None)
+        bounded = rows <= LEAST_REMEMBERED + REMEMBERED * length
+        return _Step(self, added, gone, rows=rows) if bounded else _Step()
 
 
 LEAST_REMEMBERED = 8192
@@ -165,7 +158,7 @@ class LaneTable(Frame):
     ``delta`` has the changes of this table.
     """
 
-    __slots__ = ("_levels", "_made", "_step", "delta", "lanes")
+    __slots__ = ("_levels", "_made", "_split", "_step", "delta", "lanes")
 
     def __init__(
         self, lanes: Frame, levels: tuple[_Level, _Level], length: int, delta: TableDelta | None, step: _Step
@@ -176,11 +169,12 @@ class LaneTable(Frame):
         self._levels = levels
         self._length = length
         self._made: dict[str, Column] | None = None
+        self._split = len(levels[0].rows)  # number of the first recent row
 
     @classmethod
     def of(cls, rows: Frame) -> LaneTable:
         """Return ``rows`` with an index; an indexed table is returned as it is."""
-        return rows if isinstance(rows, LaneTable) else cls._of(rows, None, _Step(None, origin=rows))
+        return rows if isinstance(rows, LaneTable) else cls._of(rows, None, _Step(origin=rows))
 
     @classmethod
     def _of(cls, rows: Frame, delta: TableDelta | None, step: _Step) -> LaneTable:
@@ -219,10 +213,6 @@ class LaneTable(Frame):
         found._made = self._made
         return found
 
-    def number_of(self, lanes: Frame) -> Rows:
-        """Return the number of each lane, -1 for a lane without rows."""
-        return lookup_rows(self.lanes, lanes, LANE)
-
     def first_from(self, lanes: Rows, index: U64) -> Rows:
         """Return the first row of each lane (-1: no lane) from an index on, -1 without one."""
         known = np.flatnonzero(lanes >= 0)
@@ -233,7 +223,7 @@ class LaneTable(Frame):
 
     def find(self, messages: Frame) -> Rows:
         """Return the row of each message (lane, ``index``), -1 without one."""
-        found = self.first_from(self.number_of(messages), messages["index"])
+        found = self.first_from(lookup_rows(self.lanes, messages, LANE), messages["index"])
         matched = np.flatnonzero(found >= 0)
         wrong = self.column_at("index", found[matched]) != messages["index"][matched]
         found[matched[wrong]] = -1
@@ -287,9 +277,8 @@ class LaneTable(Frame):
         rows = np.sort(rows)
         split = int(np.searchsorted(rows, self._split))
         levels = self._levels[0].without(rows[:split]), self._levels[1].without(rows[split:] - self._split)
-        delta, removed, length = self._delta, self.rows_at(rows), len(self) - len(rows)
-        keys = Frame({name: removed[name] for name in INDEXED})
-        step = _Step(self._step, gone=keys).bounded(length)
+        delta, removed, length = self.delta or TableDelta(self), self.rows_at(rows), len(self) - len(rows)
+        step = self._step.follow(length, gone=Frame({name: removed[name] for name in INDEXED}))
         return LaneTable(self.lanes, levels, length, TableDelta(delta.since, delta.added, (*delta.gone, removed)), step)
 
     def with_rows(self, rows: Frame) -> LaneTable:
@@ -297,14 +286,36 @@ class LaneTable(Frame):
         if len(rows) == 0:
             return self
         rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
-        delta = TableDelta(self._delta.since, (*self._delta.added, rows), self._delta.gone)
-        step = _Step(self._step, added=rows).bounded(len(self) + len(rows))
-        old, recent = self._levels
+        delta = self.delta or TableDelta(self)
+        delta = TableDelta(delta.since, (*delta.added, rows), delta.gone)
+        step = self._step.follow(len(self) + len(rows), added=rows)
+        table, (old, recent) = self, self._levels
         changed = old.alive is not None or len(recent.rows) > 0
         many = len(recent.rows) + len(rows) > LEAST_RECENT + len(old.rows) // RECENT_SHARE
         if changed and (many or self._made is not None):
-            return LaneTable._of(_frame_of(self), None, step)._joined(rows, delta, step)
-        return self._joined(rows, delta, step)
+            table = LaneTable._of(_frame_of(self), None, step)
+        # Add the rows to the recent level, unless they precede rows of their lanes.
+        groups = group_rows(*(rows[name] for name in LANE))
+        coming = rows.select(LANE).take(groups.starts)
+        known = lookup_rows(table.lanes, coming, LANE)
+        first = rows["index"][groups.starts[known >= 0]]
+        if any((level.at(known[known >= 0], first) < level.ends[known[known >= 0]]).any() for level in table._levels):
+            every = concat([_frame_of(table), rows])
+            return LaneTable._of(every.take(stable_order(*(every[name] for name in INDEXED))), delta, step)
+        lanes, (old, recent), length = table.lanes, table._levels, len(table) + len(rows)
+        if (known < 0).any():
+            lanes = concat([lanes, coming.filter(known < 0)])
+            lanes = lanes.take(stable_order(*(lanes[name] for name in LANE)))
+            numbers = lookup_rows(lanes, table.lanes, LANE)
+            count = len(lanes)
+            starts, ends, heads = (np.zeros(count, dtype=np.int64) for _ in range(3))
+            starts[numbers], ends[numbers], heads[numbers] = old.starts, old.ends, old.heads
+            old = _Level(old.rows, starts, ends, heads, old.alive)
+        left = recent.rows if recent.alive is None else recent.rows.filter(recent.alive)
+        if len(left):
+            rows = concat([left, rows])
+            rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
+        return LaneTable(lanes, (old, _Level.of(rows, lanes)), length, delta, step)
 
     def changed_since(self, before: Frame) -> FrameChanges | None:
         """Return the changes since an earlier table, or None if they are unknown.
@@ -340,38 +351,6 @@ class LaneTable(Frame):
             )
         return FrameChanges(added_rows, removed_rows)
 
-    def _joined(self, rows: Frame, delta: TableDelta, step: _Step) -> LaneTable:
-        """Return the table with sorted rows added to the recent level."""
-        groups = group_rows(*(rows[name] for name in LANE))
-        coming = rows.select(LANE).take(groups.starts)
-        known = self.number_of(coming)
-        first = rows["index"][groups.starts[known >= 0]]
-        if any((level.at(known[known >= 0], first) < level.ends[known[known >= 0]]).any() for level in self._levels):
-            every = concat([_frame_of(self), rows])
-            return LaneTable._of(every.take(stable_order(*(every[name] for name in INDEXED))), delta, step)
-        lanes, (old, recent), length = self.lanes, self._levels, len(self) + len(rows)
-        if (known < 0).any():
-            lanes = concat([lanes, coming.filter(known < 0)])
-            lanes = lanes.take(stable_order(*(lanes[name] for name in LANE)))
-            numbers = lookup_rows(lanes, self.lanes, LANE)
-            count = len(lanes)
-            starts, ends, heads = (np.zeros(count, dtype=np.int64) for _ in range(3))
-            starts[numbers], ends[numbers], heads[numbers] = old.starts, old.ends, old.heads
-            old = _Level(old.rows, starts, ends, heads, old.alive)
-        if len(left := recent.remaining()):
-            rows = concat([left, rows])
-            rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
-        return LaneTable(lanes, (old, _Level.of(rows, lanes)), length, delta, step)
-
-    @property
-    def _split(self) -> int:
-        """Return the number of the first recent row."""
-        return len(self._levels[0].rows)
-
-    @property
-    def _delta(self) -> TableDelta:
-        return self.delta if self.delta is not None else TableDelta(self)
-
 
 _NO_ROWS: Rows = np.empty(0, dtype=np.int64)
 
@@ -382,8 +361,3 @@ def _frame_of(table: LaneTable) -> Frame:
 
 MESSAGES = ("outbox", "responses")
 """The indexed tables."""
-
-
-def index_state(state: State) -> State:
-    """Return the state with indexed message tables."""
-    return state.with_tables(**{name: LaneTable.of(state[name]) for name in MESSAGES})

@@ -17,19 +17,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES
 from causeway_proofs.tendermint.validators import SIGNATURE_BYTES, PublicKey, SigningKey
 
 from causeway.config.faults import FaultRule
-from causeway.core.frame import Frame
 from causeway.protocols.contract import Chains
 from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
 from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, DomainNetwork
 from causeway.protocols.xdm.fault_kinds import ABSENT, CHANCE, OPERATOR
-from causeway.protocols.xdm.state import encode_set
 
 
 def split_rewards(amount: int, operators: Sequence[int], number: int) -> list[tuple[int, int]]:
@@ -95,37 +92,29 @@ class Operators:
                 )
         return cls(count, absences, network, seed)
 
-    def submitters(self, chain: int, number: int) -> list[int]:
-        """Return the submitters of a block's receipt, or the author of a consensus block, ascending."""
-        return self._submitters_of(chain, number, self._online(chain, number))
+    def submitters(self, chain: int, number: int, *, everyone: bool = False) -> list[int]:
+        """Return the submitters of a block's receipt, or the author of a consensus block, ascending.
 
-    def default_submitters(self, chain: int, number: int) -> list[int]:
-        """Return the submitters, or the author, of a block without absences."""
-        return self._submitters_of(chain, number, list(range(self.count)))
+        ``everyone`` ignores absences.
+        """
+        online = self._online(chain, number) if self.absences and not everyone else list(range(self.count))
+        if chain != CONSENSUS_POSITION:
+            return online
+        words = draw_words(DrawPurpose.AUTHOR, self.seed, int(self.network.numbers[chain]), number)
+        return [online[int(np.random.Generator(words).integers(len(online)))]]
 
     def absent_submitters(self, chains: Chains, number: int) -> dict[int, list[int]]:
         """Return the submitters of a block on chains with absent operators."""
         concerned = {fault.source for _, fault in self.absences if fault.is_active(number - 1)}
-        online = {chain: self._online(chain, number) for chain in chains.tolist() if self._number(chain) in concerned}
+        own = zip(chains.tolist(), self.network.numbers[chains].tolist(), strict=True)
         return {
-            chain: self._submitters_of(chain, number, present)
-            for chain, present in online.items()
-            if len(present) < self.count
+            chain: self.submitters(chain, number)
+            for chain, chain_number in own
+            if chain_number in concerned and len(self._online(chain, number)) < self.count
         }
 
-    def encoded(self, receipts: Frame) -> pa.BinaryArray:
-        """Encode the submitters of each receipt of a table with ``domain`` and ``number``."""
-        rows = zip(receipts["domain"].tolist(), receipts["number"].tolist(), strict=True)
-        return pa.array([encode_set(self.submitters(*row)) for row in rows], pa.binary())
-
-    def _submitters_of(self, chain: int, number: int, online: list[int]) -> list[int]:
-        if chain != CONSENSUS_POSITION:
-            return online
-        words = draw_words(DrawPurpose.AUTHOR, self.seed, self._number(chain), number)
-        return [online[int(np.random.Generator(words).integers(len(online)))]]
-
     def _online(self, chain: int, number: int) -> list[int]:
-        chain_number = self._number(chain)
+        chain_number = int(self.network.numbers[chain])
         absent = set()
         for row, fault in self.absences:
             if fault.source == chain_number and fault.is_active(number - 1):
@@ -133,9 +122,6 @@ class Operators:
                 if np.random.Generator(words).random() < fault.args[CHANCE]:
                     absent.add(fault.args[OPERATOR])
         return [operator for operator in range(self.count) if operator not in absent]
-
-    def _number(self, chain: int) -> int:
-        return int(self.network.numbers[chain])
 
 
 BLOCK, RECEIPT = b"causeway/xdm/block/v1\0", b"causeway/xdm/receipt/v1\0"
@@ -194,8 +180,6 @@ class ChainSigners:
 
     def block(self, chain: str, block_hash: bytes, extrinsics_root: bytes) -> bytes:
         """Return the certification of a local chain's header, empty without signatures."""
-        if not self.needed:
-            return b""
         return extrinsics_root + self._key(chain).sign(block_signing_bytes(chain, block_hash))
 
     def receipt(self, chain: str, receipt: bytes) -> bytes:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from causeway_proofs.errors import InvalidInput
 
@@ -67,13 +66,6 @@ RepeatedTicks: TypeAlias = Mapping[int, Sequence[int]]
 NO_REPEATS: RepeatedTicks = MappingProxyType({})
 
 
-def _due(tick: int, chains: Iterable[int], repeated: RepeatedTicks) -> list[tuple[int, set[int]]]:
-    """Return the planned ticks to execute in a tick, ascending, with their chains."""
-    callers = set(chains)
-    earlier = sorted({at for chain in callers for at in repeated.get(chain, ()) if at < tick})
-    return [*((at, {chain for chain in callers if at in repeated.get(chain, ())}) for at in earlier), (tick, callers)]
-
-
 class PlannedCalls:
     """The planned calls of a scenario.
 
@@ -99,6 +91,23 @@ class PlannedCalls:
         )
         self.owners = self._owners(options.domain_owners)
         """The owner of each domain by position, root by default."""
+        self.channels_by_tick: dict[int, list[tuple[int, ChannelPlan]]] = {}
+        self.allowlists_by_tick: dict[int, list[tuple[int, AllowlistPlan]]] = {}
+        """Planned calls by tick, each with its calling chain, in scenario order."""
+        for channel in self.channels:
+            self.channels_by_tick.setdefault(channel.tick, []).append((channel.chain, channel))
+        for update in self.allowlists:
+            self.allowlists_by_tick.setdefault(update.tick, []).append((update.at, update))
+        self._ticks = sorted({*self.channels_by_tick, *self.allowlists_by_tick})
+        self.last_tick = self._ticks[-1] if self._ticks else 0
+        """The last tick with a planned call, 0 without any."""
+        self._closes: dict[tuple[int, int], list[int]] = {}
+        self._last_initiations: dict[tuple[int, int], int] = {}
+        for call in sorted(self.channels, key=lambda call: call.tick):
+            if call.initiate:
+                self._last_initiations[call.chain, call.foreign] = call.tick
+            else:
+                self._closes.setdefault((call.chain, call.foreign), []).append(call.tick)
 
     def _chain(self, key: str, name: str) -> int:
         if name not in self._positions:
@@ -151,52 +160,6 @@ class PlannedCalls:
             owners[position] = self._program(key, program)
         return owners
 
-    @cached_property
-    def _by_tick(self) -> tuple[dict[int, list[ChannelPlan]], dict[int, list[AllowlistPlan]]]:
-        channels: dict[int, list[ChannelPlan]] = {}
-        allowlists: dict[int, list[AllowlistPlan]] = {}
-        for channel in self.channels:
-            channels.setdefault(channel.tick, []).append(channel)
-        for update in self.allowlists:
-            allowlists.setdefault(update.tick, []).append(update)
-        return channels, allowlists
-
-    @cached_property
-    def _ticks(self) -> list[int]:
-        return sorted({*self._by_tick[0], *self._by_tick[1]})
-
-    @cached_property
-    def _last_initiations(self) -> dict[tuple[int, int], int]:
-        last: dict[tuple[int, int], int] = {}
-        for call in self.channels:
-            if call.initiate:
-                last[call.chain, call.foreign] = max(call.tick, last.get((call.chain, call.foreign), 0))
-        return last
-
-    def channel_calls(self, tick: int, chains: Iterable[int], again: RepeatedTicks = NO_REPEATS) -> list[ChannelPlan]:
-        """Return the calls on channels in a tick, by planned tick, then in scenario order.
-
-        Args:
-            tick: Tick of the block.
-            chains: Positions of the chains.
-            again: By chain, earlier ticks with calls to repeat.
-        """
-        due = _due(tick, chains, again)
-        return [call for at, callers in due for call in self._by_tick[0].get(at, []) if call.chain in callers]
-
-    def allowlist_calls(
-        self, tick: int, chains: Iterable[int], again: RepeatedTicks = NO_REPEATS
-    ) -> list[AllowlistPlan]:
-        """Return the calls on allow lists in a tick; arguments as for ``channel_calls``.
-
-        Args:
-            tick: Tick of the block.
-            chains: Positions of the chains.
-            again: By chain, earlier ticks with calls to repeat.
-        """
-        due = _due(tick, chains, again)
-        return [call for at, callers in due for call in self._by_tick[1].get(at, []) if call.at in callers]
-
     def ticks_between(self, first: int, last: int) -> list[int]:
         """Return the ticks with planned calls from ``first`` to ``last``."""
         return self._ticks[bisect_left(self._ticks, first) : bisect_right(self._ticks, last)]
@@ -206,19 +169,6 @@ class PlannedCalls:
         at = bisect_left(self._ticks, tick)
         return self._ticks[at] if at < len(self._ticks) else None
 
-    @property
-    def last_tick(self) -> int:
-        """Return the last tick with a planned call, 0 without any."""
-        return self._ticks[-1] if self._ticks else 0
-
-    @cached_property
-    def _closes(self) -> dict[tuple[int, int], list[int]]:
-        found: dict[tuple[int, int], list[int]] = {}
-        for call in sorted(self.channels, key=lambda call: call.tick):
-            if not call.initiate:
-                found.setdefault((call.chain, call.foreign), []).append(call.tick)
-        return found
-
     def closes(self, chain: int, foreign: int, first: int, last: int) -> bool:
         """Return True if ``chain`` plans to close a channel with ``foreign`` in the range of ticks."""
         ticks = self._closes.get((chain, foreign), [])
@@ -227,3 +177,26 @@ class PlannedCalls:
     def initiates(self, chain: int, foreign: int, tick: int) -> bool:
         """Return True if ``chain`` plans to open a channel with ``foreign`` from ``tick`` on."""
         return self._last_initiations.get((chain, foreign), -1) >= tick
+
+
+Call = TypeVar("Call")
+
+
+def due_calls(
+    planned: Mapping[int, list[tuple[int, Call]]], tick: int, chains: Iterable[int], again: RepeatedTicks
+) -> list[Call]:
+    """Return the calls of chains in a tick, by planned tick, then in scenario order.
+
+    Args:
+        planned: Planned calls by tick, with their calling chains.
+        tick: Tick of the block.
+        chains: Positions of the chains.
+        again: By chain, earlier ticks with calls to repeat.
+    """
+    callers = set(chains)
+    earlier = sorted({at for chain in callers for at in again.get(chain, ()) if at < tick})
+    due: list[tuple[int, set[int]]] = [
+        *((at, {chain for chain in callers if at in again.get(chain, ())}) for at in earlier),
+        (tick, callers),
+    ]
+    return [call for at, own in due for caller, call in planned.get(at, ()) if caller in own]

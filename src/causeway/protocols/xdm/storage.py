@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from causeway_proofs.xdm import (
     receipt_storage_key,
 )
 
+from causeway.core.arrow_types import BINARY, UINT8, UINT32, required_schema
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.joins import lookup_rows
 from causeway.protocols.contract import Chains
@@ -53,14 +53,7 @@ from causeway.protocols.xdm.wire import (
     map_keys,
 )
 
-STORAGE_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint32(), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary(), nullable=False),
-        pa.field("present", pa.uint8(), nullable=False),
-    ]
-)
+STORAGE_SCHEMA = required_schema(chain=UINT32, key=BINARY, value=BINARY, present=UINT8)
 """One row a storage change of a block: the new value of a key, or its removal."""
 
 PRUNED_ITEM = "PrunedReceipts"
@@ -116,17 +109,12 @@ def _differing(before: Frame, after: Frame, keys: Sequence[str]) -> tuple[Rows, 
     return np.flatnonzero(~same), np.flatnonzero(removed)
 
 
-def _in_order(parts: Sequence[Frame]) -> Frame:
-    rows = concat(parts)
-    return rows.take(stable_order(*(rows[name] for name in INDEXED)))
-
-
 def _added_and_removed(before: Frame, after: Frame) -> tuple[Frame, Frame]:
     """Return the added and the removed messages (lane, ``index``); a message never changes."""
-    if before is after:
-        return after.slice(0, 0), before.slice(0, 0)
     if isinstance(after, LaneTable) and after.delta is not None and after.delta.since is before:
-        added, removed = (_in_order([before.slice(0, 0), *parts]) for parts in (after.delta.added, after.delta.gone))
+        none, delta = before.take(np.empty(0, dtype=np.int64)), after.delta
+        added, removed = (concat(parts or [none]) for parts in (delta.added, delta.gone))
+        added, removed = (part.take(stable_order(*(part[name] for name in INDEXED))) for part in (added, removed))
         in_both = lookup_rows(added, removed, INDEXED)
         new = np.ones(len(added), dtype=bool)
         new[in_both[in_both >= 0]] = False
@@ -149,114 +137,103 @@ def storage_changes(before: State | None, after: State, context: Context, known:
     Returns:
         ``STORAGE_SCHEMA``.
     """
-
-    def earlier(name: str) -> Frame:
-        return after[name].slice(0, 0) if before is None else before[name]
-
+    now = after.frames()
+    then = {name: frame.slice(0, 0) for name, frame in now.items()} if before is None else before.frames()
     parts = [empty_frame(STORAGE_SCHEMA)]
-    for name, encode in (
-        ("outbox", lambda rows: encode_requests(rows, after["channels"])),
-        ("responses", encode_responses),
-    ):
-        added, removed = _added_and_removed(earlier(name), after[name])
-        own, fee, item = _ITEMS[name]
-        if len(added):
-            keys = map_keys(added)
-            parts.append(_changes(added["source"], messenger_keys(own, keys), encode(added)))
-            paid = np.flatnonzero(added[fee] > 0)
-            fees = numbers_column(added[fee][paid], U128_BYTES).cast(pa.binary(U128_BYTES))
-            parts.append(_changes(added["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), fees))
+    for name, (own, fee, item) in _ITEMS.items():
+        if then[name] is now[name]:
+            continue
+        for messages, is_present in zip(_added_and_removed(then[name], now[name]), (True, False), strict=True):
+            if len(messages) == 0:
+                continue
+            keys, chain = map_keys(messages), messages["source"]
+            paid = np.flatnonzero(messages[fee] > 0)
+            values = fees = None
+            if is_present:
+                values = encode_requests(messages, now["channels"]) if name == "outbox" else encode_responses(messages)
+                fees = numbers_column(messages[fee][paid], U128_BYTES).cast(pa.binary(U128_BYTES))
+            parts.append(_changes(chain, messenger_keys(own, keys), values))
+            parts.append(_changes(chain[paid], messenger_keys(item, keys.take(pa.array(paid))), fees))
             if name == "outbox":
-                parts.append(_transfers(added, keys, is_present=True))
-        if len(removed):
-            keys = map_keys(removed)
-            parts.append(_changes(removed["source"], messenger_keys(own, keys), None))
-            if name == "outbox":
-                parts.append(_transfers(removed, keys, is_present=False))
-            paid = np.flatnonzero(removed[fee] > 0)
-            parts.append(_changes(removed["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), None))
-    rows, _ = _differing(earlier("channels"), after["channels"], CHANNEL)
+                transfer = (messages["asked"] == RequestKind.ENDPOINT) & (
+                    messages["src_endpoint"] == TRANSPORTER_ENDPOINT
+                )
+                transfers = keys.filter(pa.array(transfer))
+                pending = storage_key_column(storage_prefix(PALLET, OUTGOING_TRANSFERS), transfers)
+                payloads = messages["payload"].filter(pa.array(transfer)) if is_present else None
+                parts.append(_changes(chain[transfer], pending, payloads))
+    rows, _ = _differing(then["channels"], now["channels"], CHANNEL)
     if len(rows):
-        channels = after["channels"].take(rows)
+        channels = now["channels"].take(rows)
         keys = channel_map_keys(chain_ids(channels["foreign"]), numbers_column(channels["channel"], U256_BYTES))
         owners = numbers_column(channels["owner"], ACCOUNT_BYTES, (channels["has_owner"] == 1))
         encoded = encode_channels(channels, owners)
         parts.append(_changes(channels["chain"], messenger_keys("Channels", keys), encoded))
         counts = fixed_column(channels["count"].astype("<u4").view(np.uint8).reshape(-1, _COUNT_BYTES))
         parts.append(_changes(channels["chain"], messenger_keys("OutboxMessageCount", keys), counts))
-    rows, _ = _differing(earlier("next_channels"), after["next_channels"], CHANNEL[:2])
+    rows, _ = _differing(then["next_channels"], now["next_channels"], CHANNEL[:2])
     if len(rows):
-        following = after["next_channels"].take(rows)
+        following = now["next_channels"].take(rows)
         keys = messenger_keys("NextChannelId", chain_map_keys(chain_ids(following["foreign"])))
         parts.append(_changes(following["chain"], keys, numbers_column(following["next_channel"], U256_BYTES)))
-    rows, _ = _differing(earlier("confirmed"), after["confirmed"], ("chain", "domain"))
+    rows, _ = _differing(then["confirmed"], now["confirmed"], ("chain", "domain"))
     if len(rows):
-        confirmed = after["confirmed"].take(rows)
+        confirmed = now["confirmed"].take(rows)
         keys = pa.array([receipt_storage_key(int(domain) - 1) for domain in confirmed["domain"]], _LARGE)
         parts.append(_changes(confirmed["chain"], keys, confirmed["receipt"]))
-    allowlists_before = earlier("allowlist")
-    if allowlists_before is after["allowlist"]:
-        allowlists = empty_frame(STORAGE_SCHEMA)
-    else:
-        then, now = _foreign(allowlists_before), _foreign(after["allowlist"])
-        allowlists_parts = [empty_frame(STORAGE_SCHEMA)]
-        for chain in sorted(then.keys() | now.keys()):
-            if then.get(chain) != now.get(chain):
-                value = pa.array([_id_set(now[chain])], pa.binary()) if chain in now else None
-                key = messenger_keys(ALLOWLIST_ITEM, pa.array([b""], _LARGE))
-                allowlists_parts.append(_changes(np.array([chain]), key, value))
-        allowlists = concat(allowlists_parts)
-    parts.append(allowlists)
-    rows, _ = _differing(earlier("allow_updates"), after["allow_updates"], ("chain", "domain"))
+    if then["allowlist"] is not now["allowlist"]:
+        lists_before, lists = _foreign(then["allowlist"]), _foreign(now["allowlist"])
+        key = messenger_keys(ALLOWLIST_ITEM, pa.array([b""], _LARGE))
+        for chain in sorted(lists_before.keys() | lists.keys()):
+            if lists_before.get(chain) != lists.get(chain):
+                value = pa.array([_id_set(lists[chain])], pa.binary()) if chain in lists else None
+                parts.append(_changes(np.array([chain]), key, value))
+    rows, _ = _differing(then["allow_updates"], now["allow_updates"], ("chain", "domain"))
     if len(rows):
-        updates = after["allow_updates"].take(rows)
+        updates = now["allow_updates"].take(rows)
         numbers = [(domain - 1).to_bytes(4, "little") for domain in updates["domain"].tolist()]
         keys = messenger_keys(ALLOW_UPDATES_ITEM, pa.array(numbers, _LARGE))
         sets = zip(updates["allow"].to_pylist(), updates["remove"].to_pylist(), strict=True)
         values = [_id_set(decode_set(allow)) + _id_set(decode_set(remove)) for allow, remove in sets]
         parts.append(_changes(updates["chain"], keys, pa.array(values, pa.binary())))
-    parts.append(_pruned(earlier("pruned"), after["pruned"]))
+    added, removed = _differing(then["pruned"], now["pruned"], PRUNED)
+    for frame, is_present in ((then["pruned"].take(removed), False), (now["pruned"].take(added), True)):
+        if len(frame):
+            domains = [(domain - 1).to_bytes(4, "little") for domain in frame["domain"].tolist()]
+            first, *rest = (_words(frame[name]) for name in ("first", "last", "taken", "found"))
+            ends = pa.array([domain + word for domain, word in zip(domains, first, strict=True)], _LARGE)
+            values = pa.array([b"".join(words) for words in zip(*rest, strict=True)], pa.binary())
+            keys = storage_key_column(storage_prefix(OWN_PALLET, PRUNED_ITEM), ends)
+            parts.append(_changes(frame["chain"], keys, values if is_present else None))
     # One entry a destination domain.
-    declared_before = earlier("declared")
-    changed, _ = _differing(declared_before, after["declared"], DECLARED)
-    domains = sorted(set(after["declared"]["destination"][changed].tolist()))
-    if not domains:
-        declared = empty_frame(STORAGE_SCHEMA)
-    else:
-        values = [
-            encode_declared(after["declared"].filter(after["declared"]["destination"] == domain)) for domain in domains
-        ]
+    declared = now["declared"]
+    rows, _ = _differing(then["declared"], declared, DECLARED)
+    if len(rows):
+        domains = sorted(set(declared["destination"][rows].tolist()))
+        values = [encode_declared(declared.filter(declared["destination"] == domain)) for domain in domains]
         keys = pa.array([declared_key(domain) for domain in domains], _LARGE)
-        declared = _changes(np.full(len(domains), CONSENSUS_POSITION), keys, pa.array(values, pa.binary()))
-    parts.append(declared)
-    drawn_before = earlier("drawn")
-    changed, _ = _differing(drawn_before, after["drawn"], DRAWN)
-    if len(changed) == 0:
-        drawn = empty_frame(STORAGE_SCHEMA)
-    else:
-        drawn_rows = after["drawn"].take(changed)
-        ends = chain_map_keys(chain_ids(drawn_rows["foreign"]))
-        values = [b"".join(row) for row in zip(*(_words(drawn_rows[name]) for name in DRAWN_WORDS), strict=True)]
+        parts.append(_changes(np.full(len(domains), CONSENSUS_POSITION), keys, pa.array(values, pa.binary())))
+    rows, _ = _differing(then["drawn"], now["drawn"], DRAWN)
+    if len(rows):
+        drawn = now["drawn"].take(rows)
+        ends = chain_map_keys(chain_ids(drawn["foreign"]))
+        values = [b"".join(row) for row in zip(*(_words(drawn[name]) for name in DRAWN_WORDS), strict=True)]
         keys = storage_key_column(storage_prefix(OWN_PALLET, DRAWN_ITEM), ends)
-        drawn = _changes(drawn_rows["chain"], keys, pa.array(values, pa.binary()))
-    parts.append(drawn)
-    parts.append(_sections(before, after, context, SectionIndex() if known is None else known))
-    return concat(parts)
-
-
-def _pruned(before: Frame, after: Frame) -> Frame:
-    """Return the storage changes of proved frauds on the consensus chain."""
-    if before is after:
-        return empty_frame(STORAGE_SCHEMA)
-    added, removed = _differing(before, after, PRUNED)
-    parts = [empty_frame(STORAGE_SCHEMA)]
-    for frame, is_present in ((before.take(removed), False), (after.take(added), True)):
-        domains = [(domain - 1).to_bytes(4, "little") for domain in frame["domain"].tolist()]
-        first, *rest = (_words(frame[name]) for name in ("first", "last", "taken", "found"))
-        ends = pa.array([domain + word for domain, word in zip(domains, first, strict=True)], _LARGE)
-        values = pa.array([b"".join(words) for words in zip(*rest, strict=True)], pa.binary())
-        keys = storage_key_column(storage_prefix(OWN_PALLET, PRUNED_ITEM), ends)
-        parts.append(_changes(frame["chain"], keys, values if is_present else None))
+        parts.append(_changes(drawn["chain"], keys, pa.array(values, pa.binary())))
+    # Other tables by their digests.
+    known = SectionIndex() if known is None else known
+    for name, frame in sorted(now.items()):
+        if (before is not None and then.get(name) is frame) or not (name in SECTIONS or name.startswith(PROGRAM_TABLE)):
+            continue
+        old = None if before is None else known.digests(name, then[name], context)
+        section = known.digests(name, frame, context, old)
+        changed = np.ones(len(section.digests), dtype=bool)
+        if old is not None:
+            changed = np.array([new != last for new, last in zip(section.digests, old.digests, strict=True)])
+        chains = context.chains[changed]
+        section_keys = pa.repeat(pa.scalar(storage_prefix(OWN_PALLET, name), _LARGE), len(chains))
+        digests = pa.array(section.digests, pa.binary()).filter(pa.array(changed))
+        parts.append(_changes(chains, section_keys, digests))
     return concat(parts)
 
 
@@ -278,53 +255,25 @@ def _id_set(chains: list[int]) -> bytes:
     return encode_compact(len(ids)) + b"".join(ids)
 
 
-def _transfers(outbox: Frame, keys: pa.LargeBinaryArray, is_present: bool) -> Frame:
-    """Return the storage changes of pending transfers.
-
-    ``keys`` are the key suffixes of the outbox rows.
-    """
-    rows = np.flatnonzero((outbox["asked"] == RequestKind.ENDPOINT) & (outbox["src_endpoint"] == TRANSPORTER_ENDPOINT))
-    own = storage_key_column(storage_prefix(PALLET, OUTGOING_TRANSFERS), keys.take(pa.array(rows)))
-    return _changes(outbox["source"][rows], own, outbox["payload"].take(pa.array(rows)) if is_present else None)
-
-
-def _sections(before: State | None, after: State, context: Context, known: SectionIndex) -> Frame:
-    """Return the changed digests of tables."""
-    parts = [empty_frame(STORAGE_SCHEMA)]
-    then = {} if before is None else before.frames()
-    for name, frame in sorted(after.frames().items()):
-        if then.get(name) is frame or not (name in SECTIONS or name.startswith(PROGRAM_TABLE)):
-            continue
-        old = None if before is None else known.of(name, then[name], context)
-        section = known.digested(name, frame, context, old)
-        changed = np.ones(len(section.digests), dtype=bool)
-        if old is not None:
-            changed = np.array([new != last for new, last in zip(section.digests, old.digests, strict=True)])
-        chains = context.chains[changed]
-        keys = pa.repeat(pa.scalar(storage_prefix(OWN_PALLET, name), _LARGE), len(chains))
-        parts.append(_changes(chains, keys, pa.array(section.digests, pa.binary()).filter(pa.array(changed))))
-    return concat(parts)
-
-
 @dataclass
 class SectionIndex:
     """Cache of section digests: per table the last chains, rows and digests."""
 
     last: dict[str, tuple[Chains, Frame, TableDigests]] = field(default_factory=dict)
 
-    def of(self, name: str, frame: Frame, context: Context) -> TableDigests:
-        """Return the digests of a table."""
+    def digests(self, name: str, frame: Frame, context: Context, before: TableDigests | None = None) -> TableDigests:
+        """Return the digests of a table, incrementally from those of an earlier table of the same chains.
+
+        Args:
+            name: Name of the table.
+            frame: The table.
+            context: Context of the block.
+            before: Digests of the earlier table.
+        """
         if (last := self.last.get(name)) is not None:
             chains, rows, section = last
             if rows is frame and np.array_equal(chains, context.chains):
                 return section
-        return self.digested(name, frame, context, None)
-
-    def digested(self, name: str, frame: Frame, context: Context, before: TableDigests | None) -> TableDigests:
-        """Compute the digests of a table, incrementally from ``before``.
-
-        ``before`` has the digests of an earlier table of the same chains.
-        """
         table = STATE_TABLES.get(name)
         if table is None or table.belongs_to_program:
             own = context.network.host_of(frame["program"]).view(np.uint32)
@@ -413,17 +362,14 @@ class ChainTries:
         now = np.array([self.present[chain] for chain in chains.tolist()], dtype=np.int64)
         for chain, version in zip(chains.tolist(), self.tries.copy(now).tolist(), strict=True):
             self.versions.setdefault(chain, {})[number] = version
-        while self._keeps_too_much():
+        entries = sum(self.tries.count(trie) for trie in self.present.values())
+        most_nodes = NODES_AN_ENTRY * max(entries, LEAST_ENTRIES)
+        while count := sum(map(len, self.versions.values())):
+            if count <= MOST_VERSIONS and self.tries.live_nodes <= most_nodes:
+                break
             # A chain without further confirmations would retain versions forever. The log can rebuild them.
             longest = max(self.versions, key=lambda chain: len(self.versions[chain]))
             self._close(self.versions.pop(longest).values())
-
-    def _keeps_too_much(self) -> bool:
-        count = sum(map(len, self.versions.values()))
-        entries = sum(self.tries.count(trie) for trie in self.present.values())
-        return count > MOST_VERSIONS or (
-            count > 0 and self.tries.live_nodes > NODES_AN_ENTRY * max(entries, LEAST_ENTRIES)
-        )
 
     def nearest(self, chain: int, number: int) -> int:
         """Return the last block with an available trie, or -1.
@@ -450,7 +396,7 @@ class ChainTries:
         if number in versions:
             self._close([self.provable[chain]])
             self.provable[chain], self.number[chain] = versions.pop(number), number
-        self._close([versions.pop(kept) for kept in [*takewhile(lambda kept: kept < number, versions)]])
+        self._close([versions.pop(earlier) for earlier in [*versions] if earlier < number])
 
     def _close(self, tries: Iterable[int]) -> None:
         if closed := [*tries]:

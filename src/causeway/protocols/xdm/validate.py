@@ -10,21 +10,19 @@ Reference: XDM, section 3.4, steps 1 to 9, and section 3.5.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
 from causeway_proofs.mmr.columns import LeafProofs, verify_leaf_proofs
-from causeway_proofs.order import Rows
 from causeway_proofs.substrate import StorageProofs, read_values
 from causeway_proofs.work import count_proof_bytes
 from causeway_proofs.xdm import LEAVES, RECEIPTS, receipt_storage_key
 
 from causeway.core.frame import Frame
 from causeway.core.joins import lookup_rows
-from causeway.protocols.shared.checks import Check, first_refusals
+from causeway.protocols.shared.checks import first_failed
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import MessageValidity
@@ -58,10 +56,12 @@ class DeliveredEnvelopes:
     envelopes: Frame
     nodes: Frame
     bases: Frame
-    unchecked: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, dtype=np.uint32), kw_only=True)
+    unchecked: tuple[int, ...] = field(default=(), kw_only=True)
 
 
-def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDArray[np.uint8], Mask, Mask]:
+def proved_roots(
+    bases: Frame, blocks: Frame, context: Context
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], Mask, Mask]:
     """Verify bases and return the state roots that they prove.
 
     Args:
@@ -70,12 +70,13 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
         context: Context of the block.
 
     Returns:
-        State roots, uint8, shape (n, 32); a mask of valid leaves (step 1); a mask of fully valid bases (step 6).
+        State roots and those of the leaves, uint8, shape (n, 32); a mask of valid leaves (step 1); a mask of fully
+        valid bases (step 6).
     """
     count = len(bases)
     roots, holds = np.zeros((count, DIGEST_BYTES), dtype=np.uint8), np.zeros(count, dtype=bool)
     if count == 0 or len(blocks) == 0:
-        return roots, holds, holds
+        return roots, roots, holds, holds
     best = int(blocks["number"][-1])
     named = lookup_rows(blocks, Frame({"number": bases["block"]}, count), ["number"])
     known = named >= 0
@@ -102,6 +103,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     decoded = LEAVES.decode(leaves)
     holds &= decoded.verdicts.codes == 0
     roots = _digests(decoded.columns["state_root"])
+    leaf_roots = roots.copy()
     of_leaf = holds.copy()
     # Only an envelope from a domain has a receipt proof. The deployed protocol also accepts one without it and reads
     # the message under the consensus chain's own root.
@@ -118,12 +120,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
         good = listed & (reads.codes == 0) & (receipts.verdicts.codes == 0)
         holds[of_domain] &= good
         roots[of_domain] = _digests(receipts.columns["final_state_root"])
-    return roots, of_leaf, holds
-
-
-def leaf_roots(bases: Frame) -> npt.NDArray[np.uint8]:
-    """Return the state root of each base's leaf, shape (n, 32); zeros for a malformed leaf."""
-    return _digests(LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["state_root"])
+    return roots, leaf_roots, of_leaf, holds
 
 
 def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
@@ -137,11 +134,14 @@ def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
 class JudgedEnvelopes:
     """Envelopes with the inputs of their checks, row by row.
 
-    ``roots`` are the state roots of the proofs, shape (n, 32).
+    ``roots`` are the state roots of the proofs, shape (n, 32), and ``leaf_roots`` those of the bases' leaves.
+    A malformed leaf has zeros.
     """
 
     rows: Frame
+    is_response: Mask
     roots: npt.NDArray[np.uint8]
+    leaf_roots: npt.NDArray[np.uint8]
     leaf_holds: Mask
     base_holds: Mask
     proved: Mask
@@ -150,89 +150,6 @@ class JudgedEnvelopes:
     channels: Frame
     next_channels: Frame
     context: Context
-
-    @cached_property
-    def channel(self) -> Rows:
-        """Return the row of each envelope's channel at its destination, -1 without one."""
-        ends = {"chain": self.rows["destination"], "foreign": self.rows["source"]}
-        numbers = lane_channels(self.rows["substream"])
-        return lookup_rows(self.channels, Frame({**ends, "channel": numbers}, len(numbers)), CHANNEL)
-
-    @cached_property
-    def is_response(self) -> Mask:
-        """Return a mask of responses."""
-        return is_response(self.rows["substream"])
-
-    @cached_property
-    def expected(self) -> npt.NDArray[np.uint64]:
-        """Return the next expected nonce of each envelope's lane."""
-        return next_nonces(self.channels, self.channel, self.is_response)
-
-    @cached_property
-    def state(self) -> npt.NDArray[np.int64]:
-        """Return the ``ChannelState`` of each envelope's channel, -1 without one."""
-        return channel_states(self.channels, self.channel)
-
-
-def _is_known(found: JudgedEnvelopes) -> Mask:
-    following = Frame({"chain": found.rows["destination"], "foreign": found.rows["source"]}, len(found.rows))
-    rows = lookup_rows(found.next_channels, following, CHANNEL[:2])
-    last = (
-        found.next_channels["next_channel"][rows] if len(found.next_channels) else np.zeros(len(rows), dtype=np.uint64)
-    )
-    limit = np.where(rows >= 0, last, np.uint64(0))
-    return np.asarray(found.is_response | (lane_channels(found.rows["substream"]) <= limit))
-
-
-def _is_there(found: JudgedEnvelopes) -> Mask:
-    return np.asarray(~found.is_response | (found.channel >= 0))
-
-
-def _is_new(found: JudgedEnvelopes) -> Mask:
-    return np.asarray(found.rows["index"] >= found.expected)
-
-
-def _is_near(found: JudgedEnvelopes) -> Mask:
-    # An earlier check refuses nonces below the expected one.
-    return np.asarray(found.rows["index"] - found.expected <= np.uint64(found.context.options.max_future_nonces))
-
-
-def _is_read(found: JudgedEnvelopes) -> Mask:
-    return np.asarray(found.base_holds & found.proved & ~found.bodies.malformed)
-
-
-def _is_itself(found: JudgedEnvelopes) -> Mask:
-    rows, bodies = found.rows, found.bodies
-    same = (bodies.source == rows["source"]) & (bodies.destination == rows["destination"]) & ~bodies.beyond
-    same &= (bodies.channel == lane_channels(rows["substream"])) & (bodies.nonce == rows["index"])
-    return np.asarray(same & (bodies.channel <= np.uint64(MAX_CHANNEL)))
-
-
-def _is_of_kind(found: JudgedEnvelopes) -> Mask:
-    return np.asarray(found.bodies.response == found.is_response)
-
-
-def _may_come(found: JudgedEnvelopes) -> Mask:
-    early = found.rows["index"] != found.expected
-    judged = ~found.is_response & ~(early & (found.context.options.inbox == "stored"))
-    return np.asarray(~judged | kind_is_due(found.bodies.asked, found.state))
-
-
-CHECKS: tuple[Check[MessageValidity, JudgedEnvelopes], ...] = (
-    Check(MessageValidity.BadProof, "3.4, 1", lambda found: found.leaf_holds),
-    Check(MessageValidity.InvalidCall, "3.5", _is_there),
-    Check(MessageValidity.INVALID_CHANNEL, "3.4, 4", _is_known),
-    Check(MessageValidity.INVALID_NONCE, "3.4, 5", _is_new),
-    Check(MessageValidity.BadProof, "3.4, 6 and 7", _is_read),
-    Check(MessageValidity.BadProof, "3.4, 7; D-7", _is_itself),
-    Check(MessageValidity.InvalidCall, "3.4, 8", _is_of_kind),
-    Check(MessageValidity.InvalidCall, "3.4, 8", _may_come),
-    Check(MessageValidity.IN_FUTURE_NONCE, "3.4, 9", _is_near),
-)
-"""Checks that do not depend on earlier messages.
-
-With stored early messages, the kind of a request is checked in its turn (D-3).
-"""
 
 
 def kind_is_due(kinds: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> Mask:
@@ -262,7 +179,7 @@ def read_envelopes(
         context: Context of the block.
     """
     rows, bases = delivered.envelopes, delivered.bases
-    roots, of_leaf, whole_base = proved_roots(bases, blocks, context)
+    roots, leaf_roots, of_leaf, whole_base = proved_roots(bases, blocks, context)
     # A following lake accepts value from other lakes' domains only up to the block of its known declared value.
     limited = (bases["source"] != CONSENSUS_POSITION) & np.isin(bases["source"], context.network.external)
     if not context.network.follows or not limited.any():
@@ -320,9 +237,43 @@ def read_envelopes(
     proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
     bodies = decode_bodies(raw.fill_null(b""))
     under = roots[base] if len(bases) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
-    return JudgedEnvelopes(rows, under, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
+    validity = leaf_holds, base_holds, proved
+    responses = is_response(rows["substream"])
+    return JudgedEnvelopes(rows, responses, under, leaf_roots, *validity, bodies, raw, channels, next_channels, context)
 
 
 def validate(found: JudgedEnvelopes) -> npt.NDArray[np.int64]:
-    """Return the first refusal of each envelope (``MessageValidity``), ``VALID`` for none."""
-    return first_refusals(CHECKS, found, len(found.rows), MessageValidity.VALID)
+    """Return the first refusal of each envelope (``MessageValidity``), ``VALID`` for none.
+
+    The checks do not depend on earlier messages. With stored early messages, the kind of a request is checked in its
+    turn (D-3).
+
+    Args:
+        found: Envelopes with their proved content.
+    """
+    rows, bodies, channels, following = found.rows, found.bodies, found.channels, found.next_channels
+    options, responses, numbers = found.context.options, found.is_response, lane_channels(rows["substream"])
+    ends = {"chain": rows["destination"], "foreign": rows["source"], "channel": numbers}
+    channel = lookup_rows(channels, Frame(ends, len(rows)), CHANNEL)
+    next_row = lookup_rows(following, Frame(ends, len(rows)), CHANNEL[:2])
+    limit = np.where(next_row >= 0, following["next_channel"][next_row] if len(following) else 0, 0)
+    expected = next_nonces(channels, channel, responses)
+    same = (bodies.source == rows["source"]) & (bodies.destination == rows["destination"]) & ~bodies.beyond
+    same &= (bodies.channel == numbers) & (bodies.nonce == rows["index"]) & (bodies.channel <= np.uint64(MAX_CHANNEL))
+    early = rows["index"] != expected
+    judged = ~responses & ~(early & (options.inbox == "stored"))
+    due = kind_is_due(bodies.asked, channel_states(channels, channel))
+    checks = (
+        (MessageValidity.BadProof, found.leaf_holds),  # 3.4, 1
+        (MessageValidity.InvalidCall, ~responses | (channel >= 0)),  # 3.5
+        (MessageValidity.INVALID_CHANNEL, responses | (numbers <= limit.astype(np.uint64))),  # 3.4, 4
+        (MessageValidity.INVALID_NONCE, rows["index"] >= expected),  # 3.4, 5
+        (MessageValidity.BadProof, found.base_holds & found.proved & ~bodies.malformed),  # 3.4, 6 and 7
+        (MessageValidity.BadProof, same),  # 3.4, 7; D-7
+        (MessageValidity.InvalidCall, bodies.response == responses),  # 3.4, 8
+        (MessageValidity.InvalidCall, ~judged | due),  # 3.4, 8
+        # An earlier check refuses nonces below the expected one.
+        (MessageValidity.IN_FUTURE_NONCE, rows["index"] - expected <= np.uint64(options.max_future_nonces)),  # 3.4, 9
+    )
+    first = first_failed([~holds for _, holds in checks], len(rows))
+    return np.array([*(refusal for refusal, _ in checks), MessageValidity.VALID], dtype=np.int64)[first]

@@ -41,10 +41,6 @@ def _where(mask: npt.NDArray[np.bool_], values: Any, kind: pa.DataType) -> pa.Ar
     return pa.array(np.broadcast_to(values, mask.shape).astype(kind.to_pandas_dtype()), kind, mask=~mask)
 
 
-def _bytes_where(mask: npt.NDArray[np.bool_], column: pa.Array) -> pa.LargeBinaryArray:
-    return pc.if_else(pa.array(mask), column.cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
-
-
 def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
     """Encode the ``Message`` of each row of the outbox.
 
@@ -73,7 +69,7 @@ def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
         "relay_fee": numbers_column(relay_fee, U128_BYTES, opening & with_fee),
         "src_endpoint": _where(endpoint, outbox["src_endpoint"], pa.uint64()),
         "dst_endpoint": _where(endpoint, outbox["dst_endpoint"], pa.uint64()),
-        "payload": _bytes_where(endpoint, outbox["payload"]),
+        "payload": pc.if_else(pa.array(endpoint), outbox["payload"].cast(pa.large_binary()), None),
         "src_chain_fee": numbers_column(outbox["src_fee"], U128_BYTES, endpoint),
         "dst_chain_fee": numbers_column(outbox["dst_fee"], U128_BYTES, endpoint),
         "last_delivered_message_response_nonce": _optional(outbox["next_response"]),
@@ -85,10 +81,11 @@ def encode_responses(responses: Frame) -> pa.LargeBinaryArray:
     """Encode the ``Message`` of each response (``RESPONSES_SCHEMA``)."""
     count, endpoint = len(responses), responses["layer"] == ENDPOINT
     failed = responses["error"] != OK
-    variant, module, number = dispatch_errors(responses["error"])
-    of_module = failed & (variant == 3)
+    variant = module = np.zeros(count, dtype=np.uint8)
     numbers = np.zeros((count, 4), dtype=np.uint8)
-    numbers[:, 0] = number
+    if failed.any():
+        variant, module, numbers[:, 0] = dispatch_errors(responses["error"])
+    of_module = failed & (variant == 3)
     module_error = pc.if_else(pa.array(of_module), fixed_column(numbers), pa.scalar(None, pa.binary(4)))
     columns = {
         **_header(responses),
@@ -99,7 +96,7 @@ def encode_responses(responses: Frame) -> pa.LargeBinaryArray:
         "error": _where(failed, variant, pa.uint8()),
         "error_module_index": _where(of_module, module, pa.uint8()),
         "error_module_error": module_error,
-        "response": _bytes_where(endpoint & ~failed, responses["payload"]),
+        "response": pc.if_else(pa.array(endpoint & ~failed), responses["payload"].cast(pa.large_binary()), None),
     }
     return MESSAGES.encode(columns)
 
@@ -204,12 +201,17 @@ def decode_bodies(bodies: pa.LargeBinaryArray) -> DecodedBodies:
     """Decode messages; fees above 64 bits also count as ``beyond``."""
     decoded = MESSAGES.decode(bodies)
     rows, codes = decoded.columns, decoded.verdicts.codes
-
-    def number(name: str, kind: Any) -> Any:
-        return rows[name].fill_null(0).to_numpy(zero_copy_only=False).astype(kind)
-
+    numbers = {
+        name: rows[name].fill_null(0).to_numpy(zero_copy_only=False).astype(kind)
+        for name, kind in (
+            *((name, np.uint8) for name in ("layer", "direction", "request", "result")),
+            ("max_outgoing_messages", np.uint32),
+            ("src_endpoint", np.uint64),
+            ("dst_endpoint", np.uint64),
+        )
+    }
     limbs = {
-        name: _limbs(rows[name])
+        name: to_limbs(rows[name].fill_null(bytes(rows[name].type.byte_width)))
         for name in (
             "channel_id",
             "nonce",
@@ -225,16 +227,15 @@ def decode_bodies(bodies: pa.LargeBinaryArray) -> DecodedBodies:
     last = limbs["last_delivered_message_response_nonce"][:, 0]
     acknowledges = rows["last_delivered_message_response_nonce"].is_valid().to_numpy(zero_copy_only=False)
     beyond |= acknowledges & (last == np.uint64(2**64 - 1))
-    layer = number("layer", np.uint8)
+    layer = numbers["layer"]
     payload = pc.coalesce(rows["payload"], rows["response"], pa.scalar(b"", pa.large_binary()))
-    module_numbers = np.zeros(len(codes), dtype=np.uint8)
-    numbers = rows["error_module_error"]
-    if numbers.null_count < len(numbers):
-        filled = numbers.fill_null(b"\0\0\0\0")
-        raw = np.frombuffer(filled.buffers()[1], dtype=np.uint8)[4 * filled.offset : 4 * (filled.offset + len(filled))]
-        module_numbers = raw.reshape(-1, 4)[:, 0].copy()
-    error = error_codes(rows["error"], rows["error_module_index"], module_numbers)
-    failed = number("result", np.uint8) == 1
+    error = np.full(len(codes), OK, dtype=np.uint8)
+    failed = numbers["result"] == 1
+    if failed.any():
+        words = rows["error_module_error"].fill_null(bytes(4))
+        raw = np.frombuffer(words.buffers()[1], dtype=np.uint8)[4 * words.offset : 4 * (words.offset + len(words))]
+        known = error_codes(rows["error"], rows["error_module_index"], raw.reshape(-1, 4)[:, 0].copy())
+        error[failed] = known[failed]
     return DecodedBodies(
         malformed=codes != 0,
         beyond=beyond,
@@ -242,27 +243,22 @@ def decode_bodies(bodies: pa.LargeBinaryArray) -> DecodedBodies:
         destination=positions_of_ids(rows["dst_chain_id"]),
         channel=limbs["channel_id"][:, 0],
         nonce=limbs["nonce"][:, 0],
-        response=number("direction", np.uint8) == 1,
+        response=numbers["direction"] == 1,
         layer=layer,
-        asked=np.where(layer == ENDPOINT, np.uint8(RequestKind.ENDPOINT), number("request", np.uint8)).astype(np.uint8),
-        max_outgoing=number("max_outgoing_messages", np.uint32),
+        asked=np.where(layer == ENDPOINT, np.uint8(RequestKind.ENDPOINT), numbers["request"]).astype(np.uint8),
+        max_outgoing=numbers["max_outgoing_messages"],
         fee_model=np.where(
             rows["relay_fee"].is_valid().to_numpy(zero_copy_only=False), np.uint8(FeeModel.V0), np.uint8(FeeModel.V1)
         ),
         relay_fee=limbs["relay_fee"][:, 0],
-        src_endpoint=number("src_endpoint", np.uint64),
-        dst_endpoint=number("dst_endpoint", np.uint64),
+        src_endpoint=numbers["src_endpoint"],
+        dst_endpoint=numbers["dst_endpoint"],
         src_fee=limbs["src_chain_fee"][:, 0],
         dst_fee=limbs["dst_chain_fee"][:, 0],
         payload=payload,
-        error=np.where(failed, error, np.uint8(OK)).astype(np.uint8),
+        error=error,
         next_response=np.where(acknowledges, last + np.uint64(1), np.uint64(0)),
     )
-
-
-def _limbs(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:
-    zero = b"\0" * column.type.byte_width
-    return to_limbs(column.fill_null(zero))
 
 
 TAG_BITS = 3
@@ -283,16 +279,11 @@ class Tag(IntEnum):
     NONE = 4
 
 
-def endpoint_tags(tag: Tag, endpoint: U64) -> U64:
-    """Return the tags of endpoint messages."""
-    found: U64 = (endpoint << np.uint64(TAG_BITS)) | np.uint64(tag)
-    return found
-
-
 def request_tags(kinds: np.ndarray, dst_endpoint: U64) -> U64:
     """Return the tag of each request."""
     of_protocol = np.where(kinds == RequestKind.CHANNEL_OPEN, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.CHANNEL_CLOSE))
-    found: U64 = np.where(kinds == RequestKind.ENDPOINT, endpoint_tags(Tag.ENDPOINT_REQUEST, dst_endpoint), of_protocol)
+    of_endpoint = (dst_endpoint << np.uint64(TAG_BITS)) | np.uint64(Tag.ENDPOINT_REQUEST)
+    found: U64 = np.where(kinds == RequestKind.ENDPOINT, of_endpoint, of_protocol)
     return found
 
 
@@ -300,7 +291,8 @@ def response_tags(layer: np.ndarray, error: np.ndarray, kinds: np.ndarray, endpo
     """Return the tag of each response: of an accepted open request, of an endpoint, or none."""
     opened = (layer != ENDPOINT) & (kinds == RequestKind.CHANNEL_OPEN) & (error == OK)
     of_protocol = np.where(opened, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.NONE))
-    found: U64 = np.where(layer == ENDPOINT, endpoint_tags(Tag.ENDPOINT_RESPONSE, endpoint), of_protocol)
+    of_endpoint = (endpoint << np.uint64(TAG_BITS)) | np.uint64(Tag.ENDPOINT_RESPONSE)
+    found: U64 = np.where(layer == ENDPOINT, of_endpoint, of_protocol)
     return found
 
 

@@ -15,7 +15,7 @@ from causeway_proofs.xdm import RECEIPTS
 
 from causeway.core.frame import Frame
 from causeway.core.vocabulary import Event, Kind
-from causeway.protocols.xdm.consensus.receipts import block_numbers, is_pruned, receipt_fraud
+from causeway.protocols.xdm.consensus.receipts import is_pruned, receipt_fraud
 from causeway.protocols.xdm.value.balances import join_words
 from tests.support.xdm.properties.xdm_checks import Record, Sums, supply
 from tests.support.xdm.xdm_network import Network
@@ -81,7 +81,7 @@ class Receipts:
         kept = Frame({name: np.array([row[name] for row in rows], dtype=np.uint64) for name in names}, len(rows))
         for _, tick, frame in self.net.logs["receipts"]:
             frame = frame.with_columns(tick=np.full(len(frame), tick, dtype=np.uint64))
-            yield frame, is_pruned(frame, block_numbers(frame), kept)
+            yield frame, is_pruned(frame, frame["tick"].astype(np.int64) + 1, kept)
 
 
 def network(*faults: Any, calls: bool = True, **more: Any) -> Network:

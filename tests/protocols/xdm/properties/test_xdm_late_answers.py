@@ -15,7 +15,7 @@ import pytest
 from causeway_proofs.order import stable_order
 
 from causeway.core.frame import Frame, concat
-from causeway.protocols.xdm.errors import MessengerError, messenger_error_number
+from causeway.protocols.xdm.errors import MESSENGER_ERRORS, MessengerError
 from causeway.protocols.xdm.state import NOBODY, RequestKind, State
 from causeway.protocols.xdm.tables import INDEXED, OUTBOX_SCHEMA, RESPONSES_SCHEMA
 from tests.spec.xdm.channels import new_outbox_message
@@ -355,7 +355,7 @@ def replace_response(both: Both, result: bytes | DispatchError) -> None:
 
     def changed(state: State) -> State:
         failed = isinstance(result, DispatchError)
-        error = messenger_error_number(MessengerError.NoMessageHandler) if failed else 0
+        error = MESSENGER_ERRORS + MessengerError.NoMessageHandler if failed else 0
         values = {**old, "sent": both.kernel.net.tick + 2, "error": error, "payload": b"" if failed else result}
         return state.with_tables(responses=_with_row(state["responses"], RESPONSES_SCHEMA, values))
 

@@ -197,7 +197,7 @@ class Driven(Network):
         found = DeliveredEnvelopes(all_rows, sort_rows(nodes, (*BASE, "number")), sort_rows(bases, BASE))
         bundled = self.bundled.get(self.tick)
         if bundled is not None and bundled in plan.content.running:
-            found = replace(found, unchecked=np.array([bundled], dtype=np.uint32))
+            found = replace(found, unchecked=(bundled,))
         return replace(plan, content=replace(plan.content, load=replace(plan.content.load, delivered=found)))
 
     # ---- the past

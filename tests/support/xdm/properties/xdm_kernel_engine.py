@@ -358,7 +358,7 @@ class Kernel:
             empty = pa.array([b""], pa.large_binary())
             request = DueRequests(rows, none, last, none, empty, last, last, nothing, np.empty(0, dtype=np.int64))
             after, _ = acknowledge(s, request, money)
-            return money.into(after)
+            return money.close(after)[0]
 
         self._rogue(change)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from causeway.core.vocabulary import Event as Bit
 from causeway.core.vocabulary import Kind, Via
-from causeway.protocols.xdm.errors import OK, error_name
+from causeway.protocols.xdm.errors import ERROR_NAMES, OK
 from causeway.protocols.xdm.state import NOBODY, ChannelState, RequestKind, State
 from causeway.protocols.xdm.value.balances import join_words
 from causeway.protocols.xdm.value.books import Book
@@ -297,7 +297,7 @@ class KernelLog:
                 self.log("Transfer", chain, **where, kind="in", amount=amount)
         value = self._values.get((chain, responses_key(chain_of(foreign), channel, nonce)))
         hashed = b"not stored" if value is None else blake2b(value)
-        result = NUMBERED.get(error_name(answer["error"]), error_name(answer["error"])) or "Ok"
+        result = NUMBERED.get(ERROR_NAMES[answer["error"]], ERROR_NAMES[answer["error"]]) or "Ok"
         if ok and isinstance(payload, EndpointCall) and program_failed(answer["payload"]):
             result = "Other"
         self.log("InboxMessageResponse", chain, **where, payload_hash=hashed, result=result)

@@ -22,8 +22,8 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallFailed, MessengerError
 from causeway.protocols.xdm.events import ChainEvent, log_chain_events
-from causeway.protocols.xdm.planned_calls import AllowlistPlan
-from causeway.protocols.xdm.state import State, decode_set, encode_set
+from causeway.protocols.xdm.planned_calls import AllowlistPlan, due_calls
+from causeway.protocols.xdm.state import State, blank_rows, decode_set, encode_set
 from causeway.protocols.xdm.tables import ALLOW_UPDATES_SCHEMA, ALLOWLIST_SCHEMA
 
 _SETS = ("allow", "remove")
@@ -53,7 +53,7 @@ def apply_allowlists(state: State, view: View, context: Context, log: EventLog) 
         log: Event log.
     """
     pending = view.tables["allow_updates"]
-    calls = context.planned.allowlist_calls(context.tick, context.chains.tolist(), context.again)
+    calls = due_calls(context.planned.allowlists_by_tick, context.tick, context.chains.tolist(), context.again)
     has_updates = is_pending(pending)
     if not calls and not has_updates:
         return state
@@ -161,16 +161,15 @@ class _Lists:
         if self._pending:
             domains = sorted(self._pending)
             sets = [self._pending[domain] for domain in domains]
-            tables["allow_updates"] = Frame(
-                {
-                    "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
-                    "domain": np.array(domains, dtype=np.uint32),
-                    "height": np.array([pending.height for pending in sets], dtype=np.uint64),
-                    "allow": pa.array([encode_set(pending.allow) for pending in sets], pa.binary()),
-                    "remove": pa.array([encode_set(pending.remove) for pending in sets], pa.binary()),
-                },
+            tables["allow_updates"] = blank_rows(
+                ALLOW_UPDATES_SCHEMA,
                 len(domains),
-            ).select(ALLOW_UPDATES_SCHEMA.names)
+                chain=CONSENSUS_POSITION,
+                domain=np.array(domains, dtype=np.uint32),
+                height=np.array([pending.height for pending in sets], dtype=np.uint64),
+                allow=pa.array([encode_set(pending.allow) for pending in sets], pa.binary()),
+                remove=pa.array([encode_set(pending.remove) for pending in sets], pa.binary()),
+            )
         tables["allowlist"] = tables["allowlist"].select(ALLOWLIST_SCHEMA.names)
         return state.with_tables(**tables)
 

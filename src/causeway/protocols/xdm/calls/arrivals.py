@@ -15,20 +15,25 @@ from causeway.protocols.shared.events import EventLog
 from causeway.protocols.shared.execution import ARRIVALS, NO_PROGRAM, refuse_users, user_arrivals
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.state import State
-from causeway.protocols.xdm.value.balances import ChainSums, Purse
+from causeway.protocols.xdm.value.balances import MESSAGES, ChainSums, Purse
 
 REJECTED = 16
 """Code of an answer that the protocol made for a refused request."""
 
 
-def issue_arriving_value(arrivals: Frame, money: ChainSums) -> None:
-    """Issue the value of arrivals: on hold for a call, on the program's account for an answer."""
+def issue_arriving_value(arrivals: Frame, money: ChainSums, *, local: bool = False) -> None:
+    """Issue the value of arrivals: on hold for a call, on the program's account for an answer.
+
+    Args:
+        arrivals: Messages for programs, with ``LANE_COLUMNS``.
+        money: Sums of the chains, changed in place.
+        local: The messages come from their own chain, which holds their value.
+    """
     for kind, holder in ((Kind.REQUEST, ValueHolder.REQUESTS), (Kind.RESPONSE, ValueHolder.ACCOUNT)):
         rows = arrivals.filter(arrivals["kind"] == kind)
-        giver, taker = Purse(ValueHolder.ABROAD, rows["source"]), Purse(holder, rows["receiver"])
-        money.move(
-            ValueReason.RECEIVED, rows["destination"], giver, taker, rows["amount_low"], rows["amount_high"], rows
-        )
+        giver = MESSAGES if local else Purse(ValueHolder.ABROAD, rows["source"])
+        amounts = rows["amount_low"], rows["amount_high"]
+        money.move(ValueReason.RECEIVED, rows["destination"], giver, Purse(holder, rows["receiver"]), *amounts, rows)
 
 
 CHAIN_HALTED = "ChainHalted"

@@ -25,7 +25,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallFailed, MessengerError
 from causeway.protocols.xdm.events import ChainEvent, log_chain_events
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.planned_calls import ChannelPlan
+from causeway.protocols.xdm.planned_calls import ChannelPlan, due_calls
 from causeway.protocols.xdm.state import (
     MAX_CHANNEL,
     NOBODY,
@@ -33,6 +33,7 @@ from causeway.protocols.xdm.state import (
     ChannelState,
     RequestKind,
     State,
+    blank_rows,
     channel_rows,
 )
 from causeway.protocols.xdm.tables import CHANNEL, CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA, OUTBOX_SCHEMA
@@ -84,7 +85,7 @@ def call_channels(state: State, money: ChainSums, context: Context, log: EventLo
     Returns:
         The state after, and the outbound requests (``OUTBOUND_SCHEMA``).
     """
-    calls = context.planned.channel_calls(context.tick, context.chains.tolist(), context.again)
+    calls = due_calls(context.planned.channels_by_tick, context.tick, context.chains.tolist(), context.again)
     if not calls:
         return state, empty_frame(OUTBOUND_SCHEMA)
     block = _Calls(state, money, context, calls)
@@ -275,30 +276,18 @@ class _Calls:
         }
 
     def _outbox(self) -> Frame:
-        count = len(self._requests)
-        zero = np.zeros(count, dtype=np.uint64)
-        nobody = np.full(count, NOBODY, dtype=np.uint64)
         _, _, kinds, most, following = zip(*self._requests, strict=True)
-        return Frame(
-            {
-                **self._lanes(),
-                "sent": np.full(count, self._context.number, dtype=np.uint64),
-                "asked": np.array(kinds, dtype=np.uint8),
-                "max_outgoing": np.array(most, dtype=np.uint32),
-                "src_endpoint": zero,
-                "dst_endpoint": zero,
-                "payload": pa.array([b""] * count, pa.binary()),
-                "src_fee": zero,
-                "dst_fee": zero,
-                "next_response": np.array(following, dtype=np.uint64),
-                "sender": nobody,
-                "receiver": nobody,
-                "callback": zero,
-                "amount_high": zero,
-                "amount_low": zero,
-            },
-            count,
-        ).select(OUTBOX_SCHEMA.names)
+        return blank_rows(
+            OUTBOX_SCHEMA,
+            len(self._requests),
+            **self._lanes(),
+            sent=self._context.number,
+            asked=np.array(kinds, dtype=np.uint8),
+            max_outgoing=np.array(most, dtype=np.uint32),
+            next_response=np.array(following, dtype=np.uint64),
+            sender=NOBODY,
+            receiver=NOBODY,
+        )
 
     def outbound(self) -> Frame:
         """Return the requests of the block (``OUTBOUND_SCHEMA``)."""

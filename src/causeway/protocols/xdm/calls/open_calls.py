@@ -34,7 +34,7 @@ _NAMED = ("sender", "receiver", "callback")
 
 def add_open_calls(state: State, accepted: Frame) -> State:
     """Return the state with accepted requests (``OUTBOX_SCHEMA``) as open calls."""
-    return state if len(accepted) == 0 else _with_rows(state, state["open_calls"], accepted, answered=False)
+    return _with_rows(state, state["open_calls"], accepted, answered=False)
 
 
 def take_late_answers(state: State, messages: Frame, rows: Frame, at: Rows) -> tuple[Rows, State, Rows]:
@@ -50,8 +50,6 @@ def take_late_answers(state: State, messages: Frame, rows: Frame, at: Rows) -> t
         The matched rows, the state without the calls that they end, and the unmatched rows. The first of two answers in
         a block counts.
     """
-    if len(at) == 0:
-        return at, state, at
     ends = {"chain": rows["destination"][at], "foreign": rows["source"][at]}
     named = {"sender": messages["receiver"][at], "receiver": messages["sender"][at]}
     keys = Frame({**ends, **named, "callback": messages["callback"][at]}, len(at))
@@ -134,6 +132,7 @@ class Openings:
     def __init__(self, state: State, published: Frame, context: Context) -> None:
         self._channels, self._context = state["channels"], context
         self._shown = published.take(stable_order(published["chain"], published["foreign"], published["channel"]))
+        # Lanes with an open request that operators abandoned.
         self._never = abandoned_lanes(state["relaying"])
 
     def open(self, chain: int, foreign: int) -> Rows:

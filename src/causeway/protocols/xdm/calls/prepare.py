@@ -26,7 +26,7 @@ from causeway.protocols.shared.messages import LANE
 from causeway.protocols.xdm.calls.allowlists import is_allowed
 from causeway.protocols.xdm.chains import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessageValidity, MessengerError, messenger_error_number
+from causeway.protocols.xdm.errors import MESSENGER_ERRORS, OK, MessageValidity, MessengerError
 from causeway.protocols.xdm.relay.carriers import first_delivery, late_tables, sort_rows
 from causeway.protocols.xdm.state import (
     ChannelState,
@@ -68,13 +68,11 @@ def request_errors(
     if options.trust_tag == "on":
         wrong_tag = rows["tag"] != request_tags(kinds, bodies.dst_endpoint)
     # Assigned in reverse order of precedence.
-    error[of_endpoint & not_allowed] = messenger_error_number(MessengerError.ChainNotAllowed)
-    error[of_endpoint & (states != ChannelState.OPEN)] = messenger_error_number(MessengerError.InvalidChannelState)
-    error[wrong_tag] = messenger_error_number(MessengerError.WeightTagNotMatch)
-    error[of_endpoint & ~np.isin(bodies.dst_endpoint, ENDPOINTS)] = messenger_error_number(
-        MessengerError.NoMessageHandler
-    )
-    error[(kinds == RequestKind.CHANNEL_OPEN) & not_allowed] = messenger_error_number(MessengerError.ChainNotAllowed)
+    error[of_endpoint & not_allowed] = MESSENGER_ERRORS + MessengerError.ChainNotAllowed
+    error[of_endpoint & (states != ChannelState.OPEN)] = MESSENGER_ERRORS + MessengerError.InvalidChannelState
+    error[wrong_tag] = MESSENGER_ERRORS + MessengerError.WeightTagNotMatch
+    error[of_endpoint & ~np.isin(bodies.dst_endpoint, ENDPOINTS)] = MESSENGER_ERRORS + MessengerError.NoMessageHandler
+    error[(kinds == RequestKind.CHANNEL_OPEN) & not_allowed] = MESSENGER_ERRORS + MessengerError.ChainNotAllowed
     return error
 
 
@@ -227,8 +225,6 @@ def deduplicate(found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64]) -> npt.
     are ``AlreadyImported`` until their operators resubmit them.
     """
     rows = found.rows
-    if found.context.options.pool_tag == "with_src":
-        return verdicts
     valid = np.flatnonzero(verdicts == MessageValidity.VALID)
     order = valid[stable_order(*(rows[key][valid] for key in (*_TAG, "source")))]
     groups = group_rows(*(rows[key][order] for key in _TAG))

@@ -18,11 +18,12 @@ from causeway_proofs.order import find_positions, group_rows, stable_order
 from causeway_proofs.substrate import to_limbs
 
 from causeway.core.frame import Frame, concat, repeat_value
-from causeway.core.joins import lookup_rows
-from causeway.core.vocabulary import ValueHolder, ValueReason, Via
+from causeway.core.joins import lookup_rows, merge_ranges
+from causeway.core.vocabulary import COLLECTED_MESSAGES, Event, Kind, ValueHolder, ValueReason, Via
 from causeway.protocols.shared.contents import ANSWER, CALL, acceptance_content, decode_contents
+from causeway.protocols.shared.events import EventLog, event_rows, names_column
 from causeway.protocols.shared.execution import ARRIVALS
-from causeway.protocols.shared.messages import LANE
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, blank_messages
 from causeway.protocols.xdm.calls.arrivals import REJECTED, issue_arriving_value
 from causeway.protocols.xdm.calls.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.calls.open_calls import take_late_answers
@@ -30,13 +31,14 @@ from causeway.protocols.xdm.calls.prepare import AcceptedMessages, request_error
 from causeway.protocols.xdm.calls.relay_message_response import settle_responses
 from causeway.protocols.xdm.chains import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, messenger_error_number
+from causeway.protocols.xdm.errors import ERROR_NAMES, ERROR_TEXTS, MESSENGER_ERRORS, OK, MessengerError
 from causeway.protocols.xdm.events import ChainEvent, message_events
 from causeway.protocols.xdm.state import (
     ChannelState,
     FeeModel,
     RequestKind,
     State,
+    blank_rows,
     channel_rows,
     is_response,
     lane_channels,
@@ -75,47 +77,29 @@ class DueRequests:
     call_rows: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class ProcessedMessages:
-    """The effect of a block's messages.
-
-    Attributes:
-        state: State after the messages.
-        requests: Requests with their responses.
-        arrivals: Messages for programs (``ARRIVALS``): calls and late answers before answers.
-        settled: Own requests with a response (``OUTBOX_SCHEMA``) and its ``error``.
-        notices: Changes of channels.
-    """
-
-    state: State
-    requests: DueRequests
-    arrivals: Frame
-    settled: Frame
-    notices: list[ChainEvent]
-
-
 def process_messages(
-    state: State, accepted_now: AcceptedMessages, money: ChainSums, context: Context
-) -> ProcessedMessages:
+    state: State, now: AcceptedMessages, money: ChainSums, context: Context, log: EventLog
+) -> tuple[State, DueRequests, Frame, list[ChainEvent]]:
     """Apply accepted messages to channels and balances.
 
     Args:
         state: State before the messages.
-        accepted_now: Messages in turn.
+        now: Messages in turn.
         money: Sums of the chains, changed in place.
         context: Context of the block.
+        log: Event log.
 
     Returns:
-        The state, the requests and the messages for programs.
+        The state, the requests with their responses, the messages for programs (``ARRIVALS``, calls and late answers
+        before answers), and the changes of channels.
     """
-    of_response = is_response(accepted_now.rows["substream"])
+    of_response = is_response(now.rows["substream"])
     asking, answering = np.flatnonzero(~of_response), np.flatnonzero(of_response)
-    state = replace(state, tables={**state.tables, "early": accepted_now.early})
-    now = accepted_now
+    state = replace(state, tables={**state.tables, "early": now.early})
     errors = request_errors(now.rows, now.bodies, now.state, state["allowlist"], context)
     rows, notices = now.rows, list[ChainEvent]()
     if len(rows):
-        opening = (now.bodies.asked == RequestKind.CHANNEL_OPEN) & ~is_response(rows["substream"])
+        opening = (now.bodies.asked == RequestKind.CHANNEL_OPEN) & ~of_response
         if opening.any():
             state = _create_channels(state, rows.filter(opening), now.bodies, np.flatnonzero(opening), errors[opening])
             for row in np.flatnonzero(opening).tolist():
@@ -136,7 +120,7 @@ def process_messages(
         responses[at[response]] = after[response]
         changed = {"next_inbox": inbox, "next_response": responses}
         state = state.with_tables(channels=channels.with_columns(**changed).select(CHANNELS_SCHEMA.names))
-        closing = (now.bodies.asked == RequestKind.CHANNEL_CLOSE) & ~is_response(rows["substream"]) & (errors == OK)
+        closing = (now.bodies.asked == RequestKind.CHANNEL_CLOSE) & ~of_response & (errors == OK)
         if closing.any():
             closed = rows.filter(closing)
             closed_rows = channel_rows(
@@ -144,9 +128,25 @@ def process_messages(
             )
             state, more = close_for_peer(state, closed_rows, now.state[closing], money, context)
             notices += more
-    requests, arrivals, state, failed = _process_requests(state, now, asking, errors[asking], money, context)
+    requests, calls, state, failed = _process_requests(state, now, asking, errors[asking], money, context)
     answers, settled, state, opened = settle_responses(state, now, answering, money, context)
-    return ProcessedMessages(state, requests, concat([arrivals, answers]), settled, notices + failed + opened)
+    # Log failed requests, executed transfers and settled requests.
+    transfer = (requests.endpoint == TRANSPORTER_ENDPOINT) & (requests.asked == RequestKind.ENDPOINT)
+    refused = requests.error != OK
+    for chosen, outcome in ((refused, Event.REJECTED), (transfer & ~refused, Event.EXECUTED)):
+        if chosen.any():
+            rows = requests.rows.filter(chosen)
+            codes, positions = np.unique(requests.error[chosen], return_inverse=True)
+            names = names_column([ERROR_NAMES[code] for code in codes.tolist()], positions)
+            lanes = {name: rows[name] for name in LANE_COLUMNS}
+            messages = blank_messages(len(rows), kind=int(Kind.CONTROL), **lanes)
+            columns = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE, "reason": names}
+            log.add(event_rows(messages, Event.RECEIVED | outcome, on_lane=True, **columns))
+    if len(settled):
+        rows = settled.take(stable_order(*(settled[name] for name in LANE_COLUMNS)))
+        first_rows, first, end = merge_ranges(rows["index"], *(rows[name] for name in LANE))
+        log.collected(rows.select(LANE).take(first_rows), COLLECTED_MESSAGES, first, end)
+    return state, requests, concat([calls, answers]), notices + failed + opened
 
 
 def _create_channels(
@@ -154,26 +154,17 @@ def _create_channels(
 ) -> State:
     """Create the channels opened by peers, without owner and reserve (3.4, 11 and 14)."""
     count = len(rows)
-    zero = np.zeros(count, dtype=np.uint64)
     channel = lane_channels(rows["substream"])
-    added = Frame(
-        {
-            "chain": rows["destination"],
-            "foreign": rows["source"],
-            "channel": channel,
-            "state": np.where(errors == OK, ChannelState.OPEN, ChannelState.INITIATED).astype(np.uint8),
-            "next_inbox": zero,
-            "next_outbox": zero,
-            "next_response": zero,
-            "max_outgoing": bodies.max_outgoing[at],
-            "count": zero,
-            "has_owner": zero.astype(np.uint8),
-            "owner": zero,
-            "reserve": zero,
-            "fee_model": bodies.fee_model[at],
-            "relay_fee": bodies.relay_fee[at],
-        },
+    added = blank_rows(
+        CHANNELS_SCHEMA,
         count,
+        chain=rows["destination"],
+        foreign=rows["source"],
+        channel=channel,
+        state=np.where(errors == OK, ChannelState.OPEN, ChannelState.INITIATED).astype(np.uint8),
+        max_outgoing=bodies.max_outgoing[at],
+        fee_model=bodies.fee_model[at],
+        relay_fee=bodies.relay_fee[at],
     )
     channels = concat([state["channels"], added])
     order = stable_order(*(channels[name] for name in ("chain", "foreign", "channel")))
@@ -249,28 +240,28 @@ def _process_requests(
     )
     if len(moving):
         bodies_of, before = take_bodies(bodies, moving), error[moving]
-        received = receive_transfers(
+        state, error[moving] = receive_transfers(
             state, rows.take(moving), bodies_of, transfers, before, short[moving], money, context
         )
-        state, error[moving] = received.state, received.error
     at_receiver = context.network.host_of(messages["receiver"]) == rows["destination"].view(np.int32)
     from_sender = context.network.host_of(messages["sender"]) == rows["source"].view(np.int32)
     good = of_endpoint & ~transfer & (error == OK)
     formed = ((variant == CALL) | (variant == ANSWER)) & from_sender & at_receiver
-    error[good & ~formed] = messenger_error_number(MessengerError.InvalidMessagePayload)
+    error[good & ~formed] = MESSENGER_ERRORS + MessengerError.InvalidMessagePayload
     good &= formed
     installed = find_positions(state["accounts"]["program"], messages["receiver"]) >= 0
-    error[good & (variant == CALL) & ~installed] = messenger_error_number(MessengerError.NoMessageHandler)
+    error[good & (variant == CALL) & ~installed] = MESSENGER_ERRORS + MessengerError.NoMessageHandler
     good &= installed | (variant != CALL)
-    error[good & short] = messenger_error_number(MessengerError.BalanceUnderflow)
+    error[good & short] = MESSENGER_ERRORS + MessengerError.BalanceUnderflow
     good &= ~short
     # The waiting program of a refused answer gets the error, since no other answer follows.
     answers = np.flatnonzero(of_endpoint & ~transfer & formed & (variant == ANSWER))
-    late, state, unknown = take_late_answers(state, messages, rows, answers)
-    error[unknown[good[unknown]]] = messenger_error_number(MessengerError.InvalidMessagePayload)
-    good[unknown] = False
-    calls = np.flatnonzero(good & (variant == CALL))
-    delivered = np.sort(np.concatenate([calls, late]))
+    calls = delivered = np.flatnonzero(good & (variant == CALL))
+    if len(answers):
+        late, state, unknown = take_late_answers(state, messages, rows, answers)
+        error[unknown[good[unknown]]] = MESSENGER_ERRORS + MessengerError.InvalidMessagePayload
+        good[unknown] = False
+        delivered = np.sort(np.concatenate([calls, late]))
     refused_answer = ~good[delivered]
     payload = messages["payload"].take(pa.array(delivered))
     zero = np.uint64(0)
@@ -278,12 +269,13 @@ def _process_requests(
         **{name: rows[name][delivered] for name in (*LANE, "index")},
         via=repeat_value(np.uint8(Via.LANE), len(delivered)),
         code=np.where(refused_answer, np.uint8(REJECTED), messages["code"][delivered]).astype(np.uint8),
-        payload=pa.compute.if_else(pa.array(refused_answer), error_texts(error[delivered]), payload),
+        payload=pa.compute.if_else(pa.array(refused_answer), ERROR_TEXTS.take(pa.array(error[delivered])), payload),
         **{name: np.where(refused_answer, zero, messages[name][delivered]) for name in ("amount_high", "amount_low")},
     )
     issue_arriving_value(arrivals, money)
     refused = valued & (error != OK) & ~short
-    money.note_rejected(ends[0][refused], ends[1][refused], low[refused], high[refused])
+    if refused.any():
+        money.note_rejected(ends[0][refused], ends[1][refused], low[refused], high[refused])
     content = pa.compute.if_else(pa.array(transfer), pa.scalar(b"", pa.large_binary()), acceptance_content(count))
     return (
         DueRequests(

@@ -25,7 +25,7 @@ from causeway.protocols.xdm.calls.open_calls import OPEN_CALL, add_open_calls
 from causeway.protocols.xdm.calls.prepare import AcceptedMessages, take_bodies
 from causeway.protocols.xdm.chains import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessengerError, error_name, error_texts
+from causeway.protocols.xdm.errors import ERROR_NAMES, ERROR_TEXTS, OK, MessengerError
 from causeway.protocols.xdm.events import ChainEvent, message_events
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.state import NOBODY, ChannelState, RequestKind, State, channel_rows, lane_channels
@@ -64,14 +64,13 @@ def settle_responses(
     own = outbox.find(keys)
     # An honest chain never proves a response without a request, or of another kind. It only consumes its nonce.
     known = own >= 0
-    missing = _unsettled(rows, ~known, MessengerError.MissingMessage)
+    failures = [(rows, ~known, MessengerError.MissingMessage)]
     rows, bodies, own = rows.filter(known), take_bodies(bodies, np.flatnonzero(known)), own[known]
     settled = outbox.rows_at(own)
     due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
     other = (bodies.layer == ENDPOINT) != (settled["asked"] == RequestKind.ENDPOINT)
-    invalid = _unsettled(rows, other, MessengerError.InvalidMessagePayload)
+    failures.append((rows, other, MessengerError.InvalidMessagePayload))
     mistagged = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on") & ~other
-    tags = _unsettled(rows, mistagged, MessengerError.WeightTagNotMatch)
     wrong = other | mistagged
     state, notices = _count_settled(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
     paid = settled.filter(~other)
@@ -93,7 +92,10 @@ def settle_responses(
         keep[found[found >= 0]] = False
         state, before = state.with_tables(open_calls=calls.filter(keep)), found >= 0
     contradicted = before & ~wrong & (failed | (variant != ACCEPTED))
-    invalid += _unsettled(rows, contradicted, MessengerError.InvalidMessagePayload)
+    failures += [
+        (rows, contradicted, MessengerError.InvalidMessagePayload),
+        (rows, mistagged, MessengerError.WeightTagNotMatch),
+    ]
     is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong & ~before
     answered = is_call & ~failed & (transfer | (variant == ANSWER))
     unreadable = ~failed & ~transfer & ((variant == CALL) | (variant < 0))
@@ -105,10 +107,11 @@ def settle_responses(
     refused = is_call & (failed | unreadable | (answered & ~is_covered))
     answered &= ~refused
     waits = is_call & ~refused & ~answered
-    state = add_open_calls(state, settled.filter(waits))
+    if waits.any():
+        state = add_open_calls(state, settled.filter(waits))
     delivered = np.flatnonzero(answered | refused)
     refunds = refused[delivered]
-    texts = error_texts(bodies.error[delivered])
+    texts = ERROR_TEXTS.take(pa.array(bodies.error[delivered]))
     arrivals = messages.take(delivered).with_columns(
         kind=repeat_value(np.uint8(Kind.RESPONSE), len(delivered)),
         sender=settled["receiver"][delivered],
@@ -129,8 +132,16 @@ def settle_responses(
     money.move(ValueReason.CLAIMED, claimed["destination"], giver, taker, *amounts, claimed)
     # A late answer has no waiting program; a refused one refunds its sender.
     unheard = failed & ~wrong & of_endpoint & (settled["sender"] == NOBODY)
-    state, returned = _refund_answers(state, settled.filter(unheard), bodies.error[unheard], money)
-    events = [*missing, *invalid, *tags, *notices, *more, *returned]
+    returned = list[ChainEvent]()
+    if unheard.any():
+        state, returned = _refund_answers(state, settled.filter(unheard), bodies.error[unheard], money)
+    unsettled = [
+        event
+        for responses, chosen, failure in failures
+        if chosen.any()
+        for event in message_events(responses.filter(chosen), failure.name, at="destination", refused=True)
+    ]
+    events = [*unsettled, *notices, *more, *returned]
     return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, events
 
 
@@ -160,8 +171,6 @@ def _refund_answers(
 
     An error response claims the rejected value for its sender. ``settled`` has these answers (``OUTBOX_SCHEMA``).
     """
-    if len(settled) == 0:
-        return state, []
     _, messages = decode_contents(settled["payload"].cast(pa.large_binary()))
     programs = messages["sender"]
     chains = settled["source"], settled["destination"]
@@ -173,7 +182,7 @@ def _refund_answers(
     giver, taker = Purse(ValueHolder.ABROAD, chains[1]), Purse(ValueHolder.ACCOUNT, programs)
     money.move(ValueReason.CLAIMED, chains[0], giver, taker, low, high, settled)
     names = [
-        error_name(code) if has else MessengerError.BalanceUnderflow.name
+        ERROR_NAMES[code] if has else MessengerError.BalanceUnderflow.name
         for code, has in zip(error.tolist(), booked.tolist(), strict=True)
     ]
     notices = message_events(settled, names, by=programs.tolist(), amounts=join_words(settled, "amount"), refused=True)
@@ -205,12 +214,7 @@ def _count_settled(
     with_event = opened | ((settled["asked"] != RequestKind.ENDPOINT) & (error != OK) & ~wrong)
     late = (settled["asked"] == RequestKind.CHANNEL_OPEN) & (error == OK) & ~wrong & ~opened
     codes = error[with_event].tolist()
-    names = [error_name(code) or OPENED for code in codes]
+    names = [ERROR_NAMES[code] or OPENED for code in codes]
     results = message_events(settled.filter(with_event), names, refused=[code != OK for code in codes])
     closed = message_events(settled.filter(late), MessengerError.InvalidChannelState.name, refused=True)
     return state, [*results, *closed]
-
-
-def _unsettled(rows: Frame, chosen: npt.NDArray[np.bool_], error: MessengerError) -> list[ChainEvent]:
-    """Return the events of ignored responses (``LANE_COLUMNS``) with their error (3.5)."""
-    return message_events(rows.filter(chosen), error.name, at="destination", refused=True)

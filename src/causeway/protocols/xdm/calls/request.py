@@ -35,7 +35,7 @@ from causeway.protocols.xdm.chains import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOIN
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.events import ChainEvent, log_chain_events
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.state import NOBODY, RequestKind, State, substream
+from causeway.protocols.xdm.state import NOBODY, RequestKind, State, blank_rows, substream
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
 from causeway.protocols.xdm.value.balances import (
     MESSAGES,
@@ -158,8 +158,9 @@ def send_messages(
     Returns:
         The state after, and the outbound messages (``OUTBOUND_SCHEMA``).
     """
-    network = context.network
-    waiting = state["waiting"]
+    network, waiting, calls = context.network, state["waiting"], state["open_calls"]
+    if not (len(produced) or len(waiting) or len(calls)):
+        return state, empty_frame(OUTBOUND_SCHEMA)
     source = network.host_of(produced["sender"]).view(np.uint32)
     host = network.host_of(produced["receiver"])
     no_destination = (host == NO_HOST) & (produced["kind"] == Kind.REQUEST)
@@ -167,7 +168,9 @@ def send_messages(
     local = source == destination
     rows = produced.select(MESSAGE_COLUMNS).with_columns(source=source, destination=destination)
     transfer = is_transfer(rows)
-    transfer_error = transfer_refusals(rows, transfer, state["accounts"], context.options.minimum_transfer)
+    transfer_error = np.full(len(rows), -1, dtype=np.int64)
+    if transfer.any():
+        transfer_error = transfer_refusals(rows, transfer, state["accounts"], context.options.minimum_transfer)
     # A transfer needs another chain.
     no_destination = (no_destination | (transfer & local)) & (transfer_error < 0)
     missing = local & ~no_destination & (transfer_error < 0) & (produced["kind"] == Kind.REQUEST)
@@ -201,33 +204,29 @@ def send_messages(
     failed, reasons = refused
     failures = [(no_destination, NO_DESTINATION), (missing, NO_HANDLER), (too_large, TOO_LARGE)]
     for mask, reason in [*failures, *((transfer_error == error, error.name) for error in REFUSALS)]:
-        failed = concat([failed, rows.filter(mask).select(failed.names)])
-        reasons = np.concatenate([reasons, np.full(int(mask.sum()), _REASONS.index(reason))])
-    rejects = _rejects(failed, reasons, Event.SENT | Event.REJECTED, log)
+        if mask.any():
+            failed = concat([failed, rows.filter(mask).select(failed.names)])
+            reasons = np.concatenate([reasons, np.full(int(mask.sum()), _REASONS.index(reason))])
+    produced_here = rows.filter(local & ~no_destination & ~missing & (transfer_error < 0))
+    parts = [produced_here]
+    if len(failed):
+        parts.append(_rejects(failed, reasons, Event.SENT | Event.REJECTED, log))
     # Open calls without a way for an answer get a reject.
-    pairs = [pair for pair in pairs_calling(state["open_calls"], context) if openings.cut_off(*pair)]
-    calls = state["open_calls"]
-    found = [open_calls_to(calls, chain, foreign, context) for chain, foreign in pairs]
-    cut_off_rows = np.concatenate([np.empty(0, dtype=np.int64), *found])
-    if len(cut_off_rows) == 0:
-        calls = calls.slice(0, 0)
-    else:
-        keep = np.ones(len(calls), dtype=bool)
-        keep[cut_off_rows] = False
-        state, calls = state.with_tables(open_calls=calls.filter(keep)), calls.take(cut_off_rows)
-    named = {name: calls[name] for name in ("sender", "receiver", "callback")}
-    ends = {"source": calls["chain"], "destination": context.network.host_of(calls["receiver"]).view(np.uint32)}
-    given_up = blank_messages(len(calls), kind=repeat_value(np.uint8(Kind.REQUEST), len(calls)), **named, **ends)
-    no_channel = np.full(len(given_up), _REASONS.index(NO_OPEN_CHANNEL))
-    rejects = concat(
-        [rejects.select(rows.names), _rejects(given_up, no_channel, Event.REJECTED, log).select(rows.names)]
-    )
-    local_rows = concat([rows.filter(local & ~no_destination & ~missing & (transfer_error < 0)), rejects])
-    rows = local_rows
-    of_program = np.arange(len(local_rows)) < len(local_rows) - len(rejects)
-    if len(rows) == 0:
-        local_outbound = _outbound(rows, context)
-    else:
+    if len(calls):
+        pairs = [pair for pair in pairs_calling(calls, context) if openings.cut_off(*pair)]
+        if cut_off := [open_calls_to(calls, *pair, context) for pair in pairs]:
+            keep = np.ones(len(calls), dtype=bool)
+            keep[np.concatenate(cut_off)] = False
+            state, calls = state.with_tables(open_calls=calls.filter(keep)), calls.take(np.concatenate(cut_off))
+            named = {name: calls[name] for name in ("sender", "receiver", "callback")}
+            ends = {"source": calls["chain"], "destination": network.host_of(calls["receiver"]).view(np.uint32)}
+            given_up = blank_messages(len(calls), kind=int(Kind.REQUEST), **named, **ends)
+            no_channel = np.full(len(given_up), _REASONS.index(NO_OPEN_CHANNEL))
+            parts.append(_rejects(given_up, no_channel, Event.REJECTED, log))
+    rows = concat([part.select(rows.names) for part in parts])
+    of_program = np.arange(len(rows)) < len(produced_here)
+    outbound = [sent]
+    if len(rows):
         answer = rows["kind"] == Kind.RESPONSE
         rows = rows.with_columns(substream=answer.astype(np.uint64))
         index, queues = state.local().number(rows)
@@ -240,14 +239,13 @@ def send_messages(
             .with_columns(height=np.full(len(at), context.height, dtype=np.uint64), first=first, count=end - first)
         )
         queues = queues.add_segments(runs.select(RUNS_SCHEMA.names))
-        state, local_outbound = state.replace_local(queues), _outbound(rows, context)
-    return state, concat([sent.select(OUTBOUND_SCHEMA.names), local_outbound.select(OUTBOUND_SCHEMA.names)])
+        state = state.replace_local(queues)
+        outbound.append(_outbound(rows, context))
+    return state, concat(outbound)
 
 
 def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], events: Event, log: EventLog) -> Frame:
     """Return the rejects of failed calls, and log ``events`` for each."""
-    if len(failed) == 0:
-        return failed
     names = names_column(_REASONS, reasons)
     log.add(event_rows(failed, events, chain=failed["source"], code=REJECTED, reason=names))
     return failed.with_columns(
@@ -269,7 +267,7 @@ def _fill_channels(
     """
     none = (queued.slice(0, 0), np.empty(0, dtype=np.int64))
     if len(queued) == 0:
-        return state, _outbound(queued, context), queued, queued, none
+        return state, empty_frame(OUTBOUND_SCHEMA), queued, queued, none
     order = stable_order(queued["source"], queued["destination"])
     queued = queued.take(order)
     groups = group_rows(queued["source"], queued["destination"])
@@ -311,7 +309,9 @@ def _fill_channels(
         rows = np.flatnonzero(one_by_one)
         part = queued.take(rows)
         within = [offer for offer, selected in zip(offers, one_by_one[groups.starts].tolist(), strict=True) if selected]
-        balances = _balances(state["accounts"], part["sender"][part["kind"] == Kind.REQUEST])
+        senders = np.unique(part["sender"][part["kind"] == Kind.REQUEST])
+        payers = state["accounts"].take(find_positions(state["accounts"]["program"], senders))
+        balances = dict(zip(senders.tolist(), join_words(payers, "balance"), strict=True))
         able, costs = ~refused[rows], fees.of_channels(within)
         of_part = assign_channels(part, group_rows(part["source"], part["destination"]), within, able, costs, balances)
         row_of[rows], overflowing, unfunded = of_part[0], rows[of_part[1]], rows[of_part[2]]
@@ -439,26 +439,13 @@ def _refund_unrecorded(
     amounts = tuple(np.where(placed, queued[name], np.uint64(0)) for name in ("amount_low", "amount_high"))
     parts = [(np.where(placed, fees.dst, zero), zero), (amounts[0], amounts[1])]
     found = money.unnoted(TransferRecord.OUT, queued["source"], queued["destination"], parts, whole=True)
-    refunds = (found >= 0) & (queued["kind"] == Kind.REQUEST)
-    return _refund(state, queued, refunds, fees.total), found
-
-
-def _balances(accounts: Frame, programs: U64) -> dict[int, int]:
-    """Return the balance of each program."""
-    senders = np.unique(programs)
-    rows = accounts.take(find_positions(accounts["program"], senders))
-    return dict(zip(senders.tolist(), join_words(rows, "balance"), strict=True))
-
-
-def _refund(state: State, queued: Frame, refunds: npt.NDArray[np.bool_], fees: U64) -> State:
-    """Return the state with the fees of some calls refunded."""
-    rows = np.flatnonzero(refunds)
-    if len(rows) == 0:
-        return state
-    accounts = state["accounts"]
-    at = find_positions(accounts["program"], queued["sender"][rows])
-    after = credit_accounts(accounts, at, np.zeros(len(rows), dtype=np.uint64), fees[rows])
-    return state.with_tables(accounts=after)
+    rows = np.flatnonzero((found >= 0) & (queued["kind"] == Kind.REQUEST))
+    if len(rows):
+        accounts = state["accounts"]
+        at = find_positions(accounts["program"], queued["sender"][rows])
+        after = credit_accounts(accounts, at, np.zeros(len(rows), dtype=np.uint64), fees.total[rows])
+        state = state.with_tables(accounts=after)
+    return state, found
 
 
 def _fill_outbox(state: State, sent: Frame, money: ChainSums, context: Context) -> tuple[State, Frame]:
@@ -467,7 +454,7 @@ def _fill_outbox(state: State, sent: Frame, money: ChainSums, context: Context) 
     Returns the state and the outbound messages.
     """
     if len(sent) == 0:
-        return state, _outbound(sent, context)
+        return state, empty_frame(OUTBOUND_SCHEMA)
     channels = state["channels"]
     order = np.argsort(sent["row"], kind="stable")
     sent = sent.take(order)
@@ -486,32 +473,24 @@ def _fill_outbox(state: State, sent: Frame, money: ChainSums, context: Context) 
         "substream": substream(channels["channel"][row], 0),
         "index": index,
     }
-    zero = np.zeros(len(sent), dtype=np.uint64)
     transfer = is_transfer(sent)
     endpoint = np.where(transfer, np.uint64(TRANSPORTER_ENDPOINT), np.uint64(PROGRAMS_ENDPOINT))
     payload = encode_contents(sent)
     if transfer.any():
         transfers = sent.with_columns(**lanes).filter(transfer)
         payload = pa.compute.replace_with_mask(payload, pa.array(transfer), encode_transfers(transfers))
-    outbox = Frame(
-        {
-            **lanes,
-            "sent": np.full(len(sent), context.number, dtype=np.uint64),
-            "asked": np.full(len(sent), RequestKind.ENDPOINT, dtype=np.uint8),
-            "max_outgoing": zero.astype(np.uint32),
-            "src_endpoint": endpoint,
-            "dst_endpoint": endpoint,
-            "payload": payload.cast(pa.binary()),
-            "src_fee": sent["src_fee"],
-            "dst_fee": sent["dst_fee"],
-            "next_response": channels["next_response"][row],
-            "sender": np.where(of_call, sent["sender"], np.uint64(NOBODY)),
-            "receiver": sent["receiver"],
-            "callback": sent["callback"],
-            "amount_high": sent["amount_high"],
-            "amount_low": sent["amount_low"],
-        },
+    outbox = blank_rows(
+        OUTBOX_SCHEMA,
         len(sent),
+        **lanes,
+        sent=context.number,
+        asked=RequestKind.ENDPOINT,
+        src_endpoint=endpoint,
+        dst_endpoint=endpoint,
+        payload=payload.cast(pa.binary()),
+        next_response=channels["next_response"][row],
+        sender=np.where(of_call, sent["sender"], np.uint64(NOBODY)),
+        **{name: sent[name] for name in ("src_fee", "dst_fee", "receiver", "callback", "amount_high", "amount_low")},
     )
     chain, away = outbox["source"], Purse(ValueHolder.ABROAD, outbox["destination"])
     payer = Purse(ValueHolder.ACCOUNT, sent["sender"])
@@ -519,14 +498,12 @@ def _fill_outbox(state: State, sent: Frame, money: ChainSums, context: Context) 
     money.move(ValueReason.FEE_BURNED, chain, payer, away, outbox["dst_fee"], message=outbox)
     money.move(ValueReason.SENT, chain, MESSAGES, away, outbox["amount_low"], outbox["amount_high"], outbox)
     state = state.with_tables(
-        outbox=LaneTable.of(state["outbox"]).with_rows(outbox.select(OUTBOX_SCHEMA.names)),
+        outbox=LaneTable.of(state["outbox"]).with_rows(outbox),
         channels=channels.with_columns(next_outbox=following, count=counts).select(CHANNELS_SCHEMA.names),
     )
     return state, _outbound(sent.with_columns(**lanes, queue_index=index), context)
 
 
 def _outbound(rows: Frame, context: Context) -> Frame:
-    if "index" not in rows:
-        return empty_frame(OUTBOUND_SCHEMA)
     tick = np.full(len(rows), context.tick, dtype=np.uint64)
     return rows.with_columns(sent_tick=tick).select(OUTBOUND_SCHEMA.names)

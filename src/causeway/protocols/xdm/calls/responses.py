@@ -19,7 +19,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.events import ChainEvent, message_events
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.state import NOBODY, RESPONSE, RequestKind, State, lane_channels, substream
+from causeway.protocols.xdm.state import NOBODY, RESPONSE, RequestKind, State, blank_rows, lane_channels, substream
 from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
 from causeway.protocols.xdm.value.balances import INBOX_FEES, MESSAGES, ChainSums, Purse
 from causeway.protocols.xdm.wire import ENDPOINT, NO_ENDPOINT, PROTOCOL, TAG_BITS, Tag
@@ -90,28 +90,27 @@ def store_responses(
     if trusted:
         of_request = rows["tag"] & np.uint64(2**TAG_BITS - 1) == np.uint64(Tag.ENDPOINT_REQUEST)
         endpoints = np.where(of_request, rows["tag"] >> np.uint64(TAG_BITS), np.uint64(NO_ENDPOINT))
-    responses = Frame(
-        {
-            "source": rows["destination"],
-            "destination": rows["source"],
-            "substream": substream(channel, RESPONSE),
-            "index": rows["index"],
-            "sent": np.full(count, context.number, dtype=np.uint64),
-            "layer": np.where(of_endpoint, ENDPOINT, PROTOCOL).astype(np.uint8),
-            "asked": requests.asked,
-            "error": requests.error,
-            "endpoint": np.where(of_endpoint, endpoints, requests.endpoint),
-            "payload": pa.compute.if_else(
-                pa.array(of_endpoint & (requests.error == OK)), content, pa.scalar(b"", pa.large_binary())
-            ).cast(pa.binary()),
-            "fee": requests.held,
-        },
+    responses = blank_rows(
+        RESPONSES_SCHEMA,
         count,
+        source=rows["destination"],
+        destination=rows["source"],
+        substream=substream(channel, RESPONSE),
+        index=rows["index"],
+        sent=context.number,
+        layer=np.where(of_endpoint, ENDPOINT, PROTOCOL).astype(np.uint8),
+        asked=requests.asked,
+        error=requests.error,
+        endpoint=np.where(of_endpoint, endpoints, requests.endpoint),
+        payload=pa.compute.if_else(
+            pa.array(of_endpoint & (requests.error == OK)), content, pa.scalar(b"", pa.large_binary())
+        ).cast(pa.binary()),
+        fee=requests.held,
     )
     outbound = messages.with_columns(
         **{name: responses[name] for name in (*LANE, "index")}, queue_index=responses["index"]
     )
-    stored = LaneTable.of(state["responses"]).with_rows(responses.select(RESPONSES_SCHEMA.names))
+    stored = LaneTable.of(state["responses"]).with_rows(responses)
     rest = np.ones(len(produced), dtype=bool)
     rest[answer_rows] = False
     after = state.with_tables(responses=stored) if count else state
@@ -135,7 +134,7 @@ def acknowledge(state: State, requests: DueRequests, money: ChainSums) -> tuple[
     ends = ends.filter((table.find(ends) >= 0) & (nonce <= rows["index"]))
     if len(ends) == 0:
         return state, []
-    lanes, lane = np.unique(table.number_of(ends), return_inverse=True)
+    lanes, lane = np.unique(lookup_rows(table.lanes, ends, LANE), return_inverse=True)
     stop = np.zeros(len(lanes), dtype=np.uint64)
     np.maximum.at(stop, lane, ends["index"] + np.uint64(1))
     _, window_rows = table.window(lanes, np.zeros(len(lanes), dtype=np.uint64), stop)

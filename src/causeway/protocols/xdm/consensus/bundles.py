@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows
-from causeway_proofs.substrate import EMPTY_ROOT
 from causeway_proofs.xdm import RECEIPTS
 
-from causeway.core.frame import Frame
-from causeway.protocols.shared.digests import digest_rows_by_chain
+from causeway.core.frame import Frame, empty_frame
+from causeway.protocols.shared.digests import digest_rows_by_chain, digests
 from causeway.protocols.shared.messages import LANE_COLUMNS
 from causeway.protocols.xdm.calls.prepare import deduplicate
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids
@@ -63,9 +62,9 @@ def validate_bundles(
     """
     rows = found.rows
     if len(rows) == 0:
-        return verdicts, _table([]), []
+        return verdicts, empty_frame(BUNDLES_SCHEMA), []
     invalid, notices = {}, []
-    for chain in delivered.unchecked.tolist():
+    for chain in delivered.unchecked:
         at = np.flatnonzero(rows["destination"] == chain)
         invalid_rows = np.flatnonzero(verdicts[at] != MessageValidity.VALID)
         if len(invalid_rows) == 0:
@@ -76,41 +75,23 @@ def validate_bundles(
         notices.append(ChainEvent(chain, CONSENSUS_POSITION, why.name, index=first, refused=True))
         verdicts = verdicts.copy()
         verdicts[at[verdicts[at] == MessageValidity.VALID]] = MessageValidity.InvalidBundle
-    verdicts = deduplicate(found, verdicts)
+    if context.options.pool_tag == "without_src":
+        verdicts = deduplicate(found, verdicts)
     included = (verdicts == MessageValidity.VALID) | np.isin(rows["destination"], list(invalid))
     content = rows.select([*LANE_COLUMNS, "tag"]).filter(included)
     destinations = np.unique(content["destination"])
     domains = destinations[destinations != CONSENSUS_POSITION]
     roots = digest_rows_by_chain(content, content["destination"], context.chains).digests
     root_of = dict(zip(context.chains.tolist(), roots, strict=True))
-    none = (InvalidBundle.NONE, 0)
-    return (
-        verdicts,
-        _table([(chain, *invalid.get(chain, none), root_of[chain]) for chain in domains.tolist()]),
-        notices,
-    )
-
-
-def _table(rows: list[tuple[int, InvalidBundle, int, bytes]]) -> Frame:
+    reasons = [invalid.get(chain, (InvalidBundle.NONE, 0)) for chain in domains.tolist()]
     columns: dict[str, Any] = {
-        "chain": np.array([chain for chain, *_ in rows], dtype=np.uint32),
-        "destination": np.full(len(rows), CONSENSUS_POSITION, dtype=np.uint32),
-        "invalid": np.array([invalid for _, invalid, _, _ in rows], dtype=np.uint8),
-        "extrinsic": np.array([extrinsic for _, _, extrinsic, _ in rows], dtype=np.uint32),
-        "root": np.frombuffer(b"".join(root for _, _, _, root in rows), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
+        "chain": domains,
+        "destination": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
+        "invalid": np.array([reason for reason, _ in reasons], dtype=np.uint8),
+        "extrinsic": np.array([extrinsic for _, extrinsic in reasons], dtype=np.uint32),
+        "root": digests([root_of[chain] for chain in domains.tolist()]),
     }
-    return Frame({name: columns[name] for name in BUNDLES_SCHEMA.names}, len(rows))
-
-
-def inboxed_bundles(chains: list[int], bundles: Frame) -> list[list[dict[str, Any]]]:
-    """Return ``inboxed_bundles`` of the receipts of domains' last blocks.
-
-    An empty bundle has the empty root.
-    """
-    columns = (bundles[name].tolist() for name in ("chain", "invalid", "extrinsic"))
-    roots = [row.tobytes() for row in bundles["root"]]
-    known = {chain: rest for chain, *rest in zip(*columns, roots, strict=True)}
-    return [[encode_bundle(*known.get(chain, (InvalidBundle.NONE, 0, EMPTY_ROOT)))] for chain in chains]
+    return verdicts, Frame(columns, len(domains)).select(BUNDLES_SCHEMA.names), notices
 
 
 def encode_bundle(invalid: int, extrinsic: int, root: bytes) -> dict[str, Any]:
@@ -147,8 +128,6 @@ def fraudulent_receipts(columns: Mapping[str, Any], rows: Mapping[int, Mapping[s
         columns: Columns of the honest receipts (``RECEIPTS``).
         rows: Claim about the block of each row with a fraud.
     """
-    if not rows:
-        return {}
     at = pa.array(sorted(rows))
     claims = [rows[row] for row in sorted(rows)]
     false_columns = {name: column.take(at) for name, column in columns.items()}

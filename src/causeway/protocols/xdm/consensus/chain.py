@@ -7,28 +7,29 @@ Reference: XDM, section 2.4; X-3, X-4.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, digest_values
 from causeway_proofs.mmr.peaks import RangeState, RangeWindow
-from causeway_proofs.substrate import numbers_column, to_limbs
+from causeway_proofs.substrate import EMPTY_ROOT, numbers_column, to_limbs
 from causeway_proofs.xdm import LEAVES, RECEIPTS
 
+from causeway.core.arrow_types import BINARY, UINT32, UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame
 from causeway.protocols.contract import View
 from causeway.protocols.shared.digests import digests, fixed_column, list_digests
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
-from causeway.protocols.xdm.consensus.bundles import fraudulent_receipts, inboxed_bundles
+from causeway.protocols.xdm.consensus.bundles import InvalidBundle, encode_bundle, fraudulent_receipts
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.events import OPERATOR_SLASHED, ChainEvent
 from causeway.protocols.xdm.operators import Operators
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.state import State, replace_domain_rows, table_from_rows
+from causeway.protocols.xdm.state import State, blank_rows, encode_set, replace_domain_rows, table_from_rows
 from causeway.protocols.xdm.tables import CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA, UNBOOKED_SCHEMA
 from causeway.protocols.xdm.value.books import BookError, Books, DeclaredValue, TransferRecord
 from causeway.protocols.xdm.wire import U128_BYTES
@@ -65,14 +66,14 @@ def spans_between(state: State, chain: int, after: int, last: int, *, forks: boo
         return [(chain, since, until)]
     history = state["history"]
     own = history["height"][history["chain"] == chain]
-    return [(chain, *run) for run in height_runs(own[(own >= since) & (own <= until)].tolist())]
+    return [(chain, *run) for run in height_runs(own[(own >= since) & (own <= until)])]
 
 
-def height_runs(heights: Iterable[int]) -> list[tuple[int, int]]:
+def height_runs(heights: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
     """Return ascending heights as contiguous ranges (first, last)."""
-    groups = groupby(enumerate(heights), lambda item: item[1] - item[0])
-    ranges = [[height for _, height in run] for _, run in groups]
-    return [(run[0], run[-1]) for run in ranges]
+    ends = np.flatnonzero(np.diff(heights, append=np.uint64(0)) != 1)
+    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
+    return list(zip(heights[starts].tolist(), heights[ends].tolist(), strict=True))
 
 
 def heights_frame(spans: Sequence[tuple[int, int, int]]) -> Frame:
@@ -82,15 +83,8 @@ def heights_frame(spans: Sequence[tuple[int, int, int]]) -> Frame:
     return Frame({**frame, "last": columns[:, 2].astype(np.uint64)}, len(spans))
 
 
-TAKEN_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint32(), nullable=False),
-        pa.field("domain", pa.uint32(), nullable=False),
-        pa.field("number", pa.uint64(), nullable=False),
-        pa.field("receipt", pa.binary(), nullable=False),
-        pa.field("executed", pa.binary(), nullable=False),
-        pa.field("operators", pa.binary(), nullable=False),
-    ]
+TAKEN_SCHEMA = required_schema(
+    chain=UINT32, domain=UINT32, number=UINT64, receipt=BINARY, executed=BINARY, operators=BINARY
 )
 """One row a receipt accepted by the consensus chain, of block ``number`` of ``domain``.
 
@@ -101,17 +95,6 @@ receipts have a single signer.
 
 _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
 """Transfer lists of a receipt, by ``TransferRecord``."""
-
-
-def block_leaves(blocks: Frame) -> pa.LargeBinaryArray:
-    """Encode the leaf (``MmrLeaf``, version 0) of each block (``BLOCKS_SCHEMA``)."""
-    columns = {
-        "block_number": pa.array(blocks["number"].astype(np.uint32)),
-        "block_hash": fixed_column(blocks["hash"]),
-        "state_root": fixed_column(blocks["state_root"]),
-        "extrinsics_root": fixed_column(blocks["extrinsics_root"]),
-    }
-    return LEAVES.encode(columns)
 
 
 @dataclass(frozen=True)
@@ -130,7 +113,12 @@ class ConsensusRanges:
             state: State with ``blocks`` and ``range``.
         """
         blocks = state["blocks"]
-        leaves = block_leaves(blocks)
+        columns = {
+            "block_number": pa.array(blocks["number"].astype(np.uint32)),
+            "block_hash": fixed_column(blocks["hash"]),
+            **{name: fixed_column(blocks[name]) for name in ("state_root", "extrinsics_root")},
+        }
+        leaves = LEAVES.encode(columns)
         start = RangeState.decode(state["range"]["range"][0].as_py())
         return cls(blocks, RangeWindow(start, digest_values(HashFunction.KECCAK_256, leaves)), leaves)
 
@@ -162,12 +150,23 @@ def receipts(
     parents = dict(zip(known["domain"].tolist(), list_digests(known["hash"]), strict=True))
     parent = [parents.get(chain, bytes(DIGEST_BYTES)) for chain in tips["chain"].tolist()]
     zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
-    bundles = inboxed_bundles(tips["chain"].tolist(), view.tables["bundles"])
     roots = fixed_column(tips["root"])
     domains = tips["chain"].tolist()
-    burning = view.tables["made"].filter(view.tables["made"]["what"] == TransferRecord.BURNT)
-    amounts = zip(*(burning[name].tolist() for name in ("chain", "amount_high", "amount_low")), strict=True)
-    burnt = {chain: (high << 64 | low).to_bytes(U128_BYTES, "little") for chain, high, low in amounts}
+    # An empty bundle has the empty root.
+    included = view.tables["bundles"]
+    known_bundles = zip(*(included[name].tolist() for name in ("chain", "invalid", "extrinsic")), strict=True)
+    bundles = {
+        chain: (*row, root.tobytes()) for (chain, *row), root in zip(known_bundles, included["root"], strict=True)
+    }
+    inboxed = [[encode_bundle(*bundles.get(chain, (InvalidBundle.NONE, 0, EMPTY_ROOT)))] for chain in domains]
+    moved = view.tables["made"]
+    rows_moved = zip(*(moved[name].tolist() for name in ("chain", "what", "amount_high", "amount_low")), strict=True)
+    lists: dict[tuple[int, int], list[dict[str, object]]] = {}
+    for (chain, kind, high, low), foreign in zip(rows_moved, chain_ids(moved["foreign"]).to_pylist(), strict=True):
+        amount = (high << 64 | low).to_bytes(U128_BYTES, "little")
+        lists.setdefault((chain, kind), []).append({"chain_id": foreign, "amount": amount})
+    none_burnt = [{"amount": bytes(U128_BYTES)}]
+    burnt = [lists.get((chain, TransferRecord.BURNT), none_burnt)[-1]["amount"] for chain in domains]
     columns = {
         "domain_block_number": pa.array(tips["number"].astype(np.uint32)),
         "domain_block_hash": fixed_column(tips["hash"]),
@@ -175,40 +174,40 @@ def receipts(
         "parent_domain_block_receipt_hash": fixed_column(digests(parent)),
         "consensus_block_number": pa.array(tips["consensus_number"].astype(np.uint32)),
         "consensus_block_hash": fixed_column(tips["consensus_hash"]),
-        "inboxed_bundles": pa.array(bundles, RECEIPTS.schema.field("inboxed_bundles").type),
+        "inboxed_bundles": pa.array(inboxed, RECEIPTS.schema.field("inboxed_bundles").type),
         "final_state_root": roots,
         "execution_trace": pa.array(
             [[root] for root in roots.to_pylist()], RECEIPTS.schema.field("execution_trace").type
         ),
         "execution_trace_root": fixed_column(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(tips["root"]))),
         **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee"), zero),
-        "burned_balance": pa.array([burnt.get(chain, bytes(U128_BYTES)) for chain in domains], pa.binary(U128_BYTES)),
+        "burned_balance": pa.array(burnt, pa.binary(U128_BYTES)),
         "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),
-        **_transfers(tips["chain"].tolist(), view.tables["made"]),
+        **{
+            name: pa.array([lists.get((chain, kind), []) for chain in domains], RECEIPTS.schema.field(name).type)
+            for kind, name in enumerate(_LISTS)
+        },
     }
     honest = RECEIPTS.encode(columns)
-    claims_by_row = {row: claims[chain] for row, chain in enumerate(tips["chain"].tolist()) if chain in claims}
-    false = {
-        row: receipt
-        for row, receipt in fraudulent_receipts(columns, claims_by_row).items()
-        if receipt != honest[row].as_py()
-    }
     encoded, executed = honest, pa.repeat(pa.scalar(b"", pa.binary()), count)
-    if false:
-        encoded = pa.array(
-            [false.get(row, receipt) for row, receipt in enumerate(honest.to_pylist())], pa.large_binary()
-        )
-        executed = pa.array([honest[row].as_py() if row in false else b"" for row in range(count)], pa.binary())
-    accepted = Frame(
-        {
-            "chain": np.zeros(count, dtype=np.uint32),
-            "domain": tips["chain"],
-            "number": tips["number"],
-            "receipt": encoded.cast(pa.binary()),
-            "executed": executed,
-            "operators": operators.encoded(tips.with_columns(domain=tips["chain"])),
-        },
+    if claimed := {row: claims[chain] for row, chain in enumerate(domains) if chain in claims}:
+        listed, false = honest.to_pylist(), fraudulent_receipts(columns, claimed)
+        submitted = [false.get(row, receipt) for row, receipt in enumerate(listed)]
+        encoded = pa.array(submitted, pa.large_binary())
+        pairs = zip(submitted, listed, strict=True)
+        executed = pa.array([b"" if receipt == own else own for receipt, own in pairs], pa.binary())
+    accepted = blank_rows(
+        TAKEN_SCHEMA,
         count,
+        chain=CONSENSUS_POSITION,
+        domain=tips["chain"],
+        number=tips["number"],
+        receipt=encoded.cast(pa.binary()),
+        executed=executed,
+        operators=pa.array(
+            [encode_set(operators.submitters(*row)) for row in zip(domains, tips["number"].tolist(), strict=True)],
+            pa.binary(),
+        ),
     )
     after = accepted.select(["chain", "domain", "number"]).with_columns(
         hash=digest_values(HashFunction.BLAKE2B_256, encoded)
@@ -216,24 +215,8 @@ def receipts(
     return accepted, replace_domain_rows(known, after.select(RECEIPTED_SCHEMA.names))
 
 
-def _transfers(domains: list[int], transfers: Frame) -> dict[str, pa.Array]:
-    """Return the transfer lists of each domain's receipt."""
-    lists: dict[tuple[int, int], list[dict[str, object]]] = {}
-    ids = chain_ids(transfers["foreign"]).to_pylist()
-    amounts = zip(transfers["amount_low"].tolist(), transfers["amount_high"].tolist(), strict=True)
-    for chain, kind, foreign, (low, high) in zip(
-        transfers["chain"].tolist(), transfers["what"].tolist(), ids, amounts, strict=True
-    ):
-        amount = (high << 64 | low).to_bytes(U128_BYTES, "little")
-        lists.setdefault((chain, kind), []).append({"chain_id": foreign, "amount": amount})
-    return {
-        name: pa.array([lists.get((chain, kind), []) for chain in domains], RECEIPTS.schema.field(name).type)
-        for kind, name in enumerate(_LISTS)
-    }
-
-
 def confirm(
-    state: State, accepted: Frame, due: int, books: Books, beyond: Container[int] = ()
+    state: State, accepted: Frame, due: int, books: Books, beyond: Collection[int] = ()
 ) -> tuple[State, list[ChainEvent]]:
     """Confirm receipts that the consensus chain accepted by block ``due``.
 
@@ -259,7 +242,7 @@ def confirm(
     latest: dict[int, int] = {}
     refused: dict[int, ChainEvent] = {}
     slashed = list[ChainEvent]()
-    declared = DeclaredValue(state["declared"], beyond)
+    declared = DeclaredValue(state["declared"], beyond) if beyond else None
     rows = RECEIPTS.decode(accepted["receipt"].cast(pa.large_binary())).require_all()
     counts = rows["inboxed_bundles"].value_lengths().to_numpy(zero_copy_only=False)
     valid = rows["inboxed_bundles"].flatten().field("bundle").to_numpy(zero_copy_only=False)
@@ -270,12 +253,14 @@ def confirm(
         if domain in refused:
             continue
         try:
-            books.apply_all(domain, moves)
+            if moves:
+                books.apply_all(domain, moves)
         except BookError as error:
             refused[domain] = ChainEvent(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True)
         else:
             latest[domain] = row
-            declared.note(domain, moves)
+            if declared is not None:
+                declared.note(domain, moves)
             if row in invalid:
                 slashed.append(ChainEvent(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
     if refused:
@@ -286,7 +271,7 @@ def confirm(
         state = state.with_tables(
             unbooked=replace_domain_rows(state["unbooked"], table_from_rows(more, UNBOOKED_SCHEMA))
         )
-    if declared.changed:
+    if declared is not None and declared.changed:
         state = state.with_tables(declared=declared.frame())
     if latest:
         newest = accepted.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
@@ -315,8 +300,8 @@ def receipt_transfers(rows: pa.RecordBatch) -> list[list[tuple[TransferRecord, i
     return moves
 
 
-def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:
-    """Return the block that confirmations advance to, and the heights with receipts to read.
+def due_heights(state: State, context: Context) -> tuple[int, Frame]:
+    """Return the block that confirmations advance to, and the heights with receipts to read (``HEIGHTS_SCHEMA``).
 
     The heights cover new confirmations and fraud proofs of this block.
     """
@@ -328,7 +313,9 @@ def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, in
     found = frauds["taken"][frauds["found"] <= np.uint64(context.number)]
     if len(found):
         wanted |= numbers >= int(found.min())
-    return due, height_runs(history["height"][of_consensus & wanted].tolist())
+    return due, heights_frame(
+        [(CONSENSUS_POSITION, *run) for run in height_runs(history["height"][of_consensus & wanted])]
+    )
 
 
 def retain_blocks(state: State, blocks: Frame, window: RangeWindow, options: XdmOptions) -> State:

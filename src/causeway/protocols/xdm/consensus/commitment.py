@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from causeway_proofs.substrate import EMPTY_ROOT, ordered_root, prove_storage
 from causeway_proofs.xdm import receipt_storage_key
 
 from causeway.core.frame import Frame, concat, empty_frame
-from causeway.protocols.contract import AnyKernel, Chains, Inputs, NearestState, View
+from causeway.protocols.contract import AnyKernel, Chains, Inputs, View
 from causeway.protocols.shared.digests import digests
 from causeway.protocols.shared.state_tables import TrieCache, select_chains
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
@@ -34,8 +35,7 @@ from causeway.protocols.xdm.consensus.chain import (
 )
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import MESSAGES, LaneTable
-from causeway.protocols.xdm.relay.proofs import provable_number
-from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.state import State, blank_rows
 from causeway.protocols.xdm.storage import NOWHERE, STORAGE_SCHEMA, ChainTries, chain_tries, storage_changes
 from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, BLOCKS_SCHEMA, HISTORY_SCHEMA, TIPS_SCHEMA
 from causeway.protocols.xdm.transactions import block_hash, encode_lists
@@ -88,45 +88,45 @@ def commit_block(
     # The extrinsics of the consensus chain are the receipts; other chains have the empty root.
     extrinsics = [EMPTY_ROOT] * len(chains)
     extrinsics_taken = inputs.get("receipts")
-    if extrinsics_taken is not None and len(extrinsics_taken) and len(chains) and int(chains[0]) == CONSENSUS_POSITION:
+    if extrinsics_taken is not None and len(extrinsics_taken) and context.has_consensus:
         extrinsics[0] = ordered_root(extrinsics_taken["receipt"].to_pylist())
     block_hashes = [
         block_hash(parent, number, root.tobytes(), extrinsic)
         for parent, root, extrinsic in zip(parents, roots, extrinsics, strict=True)
     ]
-    best, best_hash = _consensus_tip(view)
+    known_blocks = state["blocks"].slice(0, 0) if view is None else view.tables["blocks"]
+    best, best_hash = 0, bytes(DIGEST_BYTES)
+    if len(known_blocks):
+        best, best_hash = int(known_blocks["number"][-1]), known_blocks["hash"][-1].tobytes()
     count = len(chains)
-    tips = Frame(
-        {
-            "chain": chains,
-            "number": np.full(count, number, dtype=np.uint64),
-            "hash": digests(block_hashes),
-            "root": roots,
-            "extrinsics_root": digests(extrinsics),
-            "consensus_number": np.full(count, best, dtype=np.uint64),
-            "consensus_hash": digests([best_hash] * count),
-        },
+    tips = blank_rows(
+        TIPS_SCHEMA,
         count,
+        chain=chains,
+        number=number,
+        hash=digests(block_hashes),
+        root=roots,
+        extrinsics_root=digests(extrinsics),
+        consensus_number=best,
+        consensus_hash=digests([best_hash] * count),
     )
-    state = state.with_tables(tips=tips.select(TIPS_SCHEMA.names))
+    state = state.with_tables(tips=tips)
     if context.has_consensus:
         ranges = None if before is None else ConsensusRanges.of(before)
         root = roots[0].tobytes()
         leaf_count = 0 if ranges is None else ranges.window.leaf_count
         mmr_root = bytes(DIGEST_BYTES) if ranges is None else ranges.window.root()
-        number = context.number
-        row = Frame(
-            {
-                "chain": np.zeros(1, dtype=np.uint32),
-                "number": np.array([number], dtype=np.uint64),
-                "hash": digests([block_hash(parents[0], number, root, extrinsics[0])]),
-                "state_root": digests([root]),
-                "extrinsics_root": digests([extrinsics[0]]),
-                "leaf_count": np.array([leaf_count], dtype=np.uint64),
-                "mmr_root": digests([mmr_root]),
-                "height": np.array([context.height], dtype=np.uint64),
-            },
+        row = blank_rows(
+            BLOCKS_SCHEMA,
             1,
+            chain=CONSENSUS_POSITION,
+            number=number,
+            hash=digests(block_hashes[:1]),
+            state_root=digests([root]),
+            extrinsics_root=digests([extrinsics[0]]),
+            leaf_count=leaf_count,
+            mmr_root=digests([mmr_root]),
+            height=context.height,
         )
         if ranges is None:
             state = state.with_tables(blocks=row)
@@ -136,29 +136,20 @@ def commit_block(
         state = _anchored(state, tries, context)
     # Retain the history of blocks with storage changes or receipts still to read.
     history = state["history"]
-    history_count = len(context.chains)
-    added = Frame(
-        {
-            "chain": context.chains,
-            "number": np.full(history_count, context.number, dtype=np.uint64),
-            "height": np.full(history_count, context.height, dtype=np.uint64),
-        },
-        history_count,
-    )
     least = np.zeros(len(context.network.names), dtype=np.int64)
-    for chain in context.chains.tolist():
+    for chain in chains.tolist():
         least[chain] = tries.number[chain]
     if context.has_consensus:
         least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
     retained = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
-    at = np.searchsorted(retained["chain"], context.chains, side="right")
-    state = state.with_tables(
-        history=Frame(
-            {name: np.insert(retained[name], at, added[name]) for name in HISTORY_SCHEMA.names},
-            len(retained) + history_count,
-        )
-    )
-    names = [context.network.names[chain] for chain in chains.tolist()]
+    at = np.searchsorted(retained["chain"], chains, side="right")
+    added: dict[str, Any] = {"chain": chains, "number": np.uint64(number), "height": np.uint64(context.height)}
+    columns = {name: np.insert(retained[name], at, added[name]) for name in HISTORY_SCHEMA.names}
+    state = state.with_tables(history=Frame(columns, len(retained) + count))
+    certifications = [b""] * count
+    if context.signers.needed:
+        names = [context.network.names[chain] for chain in chains.tolist()]
+        certifications = [context.signers.block(*row) for row in zip(names, block_hashes, extrinsics, strict=True)]
     headers = Frame(
         {
             "chain": chains,
@@ -166,9 +157,7 @@ def commit_block(
             "hash": pa.array(block_hashes, pa.binary()),
             "parent": pa.array(parents, pa.binary()),
             "root": roots,
-            "certification": pa.array(
-                [context.signers.block(*row) for row in zip(names, block_hashes, extrinsics, strict=True)], pa.binary()
-            ),
+            "certification": pa.array(certifications, pa.binary()),
         },
         count,
     )
@@ -193,17 +182,16 @@ def _anchored(state: State, tries: ChainTries, context: Context) -> State:
     proof_keys = [keys[domain - 1] for domain in confirmed]
     proofs = prove_storage(tries.tries, np.full(len(proof_keys), trie, dtype=np.int64), proof_keys)
     numbers = [int.from_bytes(receipts[domain - 1].as_py()[1:5], "little") for domain in confirmed]
-    anchored = Frame(
-        {
-            "chain": np.zeros(len(confirmed), dtype=np.uint32),
-            "domain": np.array(confirmed, dtype=np.uint32),
-            "block": np.repeat(anchor["number"], len(confirmed)),
-            "number": np.array(numbers, dtype=np.uint64),
-            "domain_proof": encode_lists([proofs.nodes_of(row) for row in range(len(confirmed))]).cast(pa.binary()),
-        },
+    anchored = blank_rows(
+        ANCHORED_SCHEMA,
         len(confirmed),
+        chain=CONSENSUS_POSITION,
+        domain=np.array(confirmed, dtype=np.uint32),
+        block=np.repeat(anchor["number"], len(confirmed)),
+        number=np.array(numbers, dtype=np.uint64),
+        domain_proof=encode_lists([proofs.nodes_of(row) for row in range(len(confirmed))]).cast(pa.binary()),
     )
-    return state.with_tables(anchor=anchor, anchored=anchored.select(ANCHORED_SCHEMA.names))
+    return state.with_tables(anchor=anchor, anchored=anchored)
 
 
 def anchor_rows(ranges: ConsensusRanges, at: int, best: int, final: int) -> Frame:
@@ -218,32 +206,22 @@ def anchor_rows(ranges: ConsensusRanges, at: int, best: int, final: int) -> Fram
     blocks = ranges.blocks
     leaf_index = int(blocks["leaf_count"][at])
     final_leaves, best_leaves = int(blocks["leaf_count"][final]), int(blocks["leaf_count"][best])
-    return Frame(
-        {
-            "chain": np.zeros(1, dtype=np.uint32),
-            "number": blocks["number"][at : at + 1],
-            "best": blocks["number"][best : best + 1],
-            "final": blocks["number"][final : final + 1],
-            "block_hash": blocks["hash"][final : final + 1],
-            "leaf": pa.array([ranges.leaves[at].as_py()], pa.binary()),
-            "leaf_index": np.array([leaf_index], dtype=np.uint64),
-            "best_hash": blocks["hash"][best : best + 1],
-            "best_leaves": np.array([best_leaves], dtype=np.uint64),
-            "best_items": pa.array([b"".join(ranges.window.prove(leaf_index, best_leaves).items)], pa.binary()),
-            "final_leaves": np.array([final_leaves], dtype=np.uint64),
-            "final_items": pa.array([b"".join(ranges.window.prove(leaf_index, final_leaves).items)], pa.binary()),
-        },
+    return blank_rows(
+        ANCHOR_SCHEMA,
         1,
-    ).select(ANCHOR_SCHEMA.names)
-
-
-def _consensus_tip(view: View | None) -> tuple[int, bytes]:
-    if view is None:
-        return 0, bytes(DIGEST_BYTES)
-    blocks = view.tables["blocks"]
-    if len(blocks) == 0:
-        return 0, bytes(DIGEST_BYTES)
-    return int(blocks["number"][-1]), blocks["hash"][-1].tobytes()
+        chain=CONSENSUS_POSITION,
+        number=blocks["number"][at : at + 1],
+        best=blocks["number"][best : best + 1],
+        final=blocks["number"][final : final + 1],
+        block_hash=blocks["hash"][final : final + 1],
+        leaf=pa.array([ranges.leaves[at].as_py()], pa.binary()),
+        leaf_index=leaf_index,
+        best_hash=blocks["hash"][best : best + 1],
+        best_leaves=best_leaves,
+        best_items=pa.array([b"".join(ranges.window.prove(leaf_index, best_leaves).items)], pa.binary()),
+        final_leaves=final_leaves,
+        final_items=pa.array([b"".join(ranges.window.prove(leaf_index, final_leaves).items)], pa.binary()),
+    )
 
 
 @dataclass(frozen=True)
@@ -254,42 +232,21 @@ class ProvableBlocks:
         numbers: Provable block of each chain.
         following: Consensus block of the next anchor; its storage has the receipts for that anchor. Proofs of the
             consensus chain itself use the previous anchor.
-        rebuilt: Height of the provable block, for chains with a trie to rebuild.
-        spans: Log ranges that advance the tries: chain, first and last height.
+        rebuilt: Height of the provable block, for chains with a trie to rebuild. An earlier state with the log since
+            then also serves.
     """
 
     numbers: Mapping[int, int]
     following: int | None
     rebuilt: Mapping[int, int]
-    spans: tuple[tuple[int, int, int], ...]
-
-    def wanted(self) -> Frame:
-        """Return the required chain states by height (``PAST_SCHEMA``).
-
-        An earlier state with the log since then also serves.
-        """
-        columns = np.array(list(self.rebuilt.items()), dtype=np.int64).reshape(-1, 2)
-        return Frame(
-            {"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(columns)
-        )
-
-    def at_hand(self, kernel: AnyKernel, inputs: Inputs[State]) -> dict[int, NearestState[State]]:
-        """Return the states read for chains with a trie to rebuild."""
-        found = {}
-        for chain, height in self.rebuilt.items():
-            then = inputs.nearest["storage"][height]
-            found[chain] = replace(then, state=select_chains(kernel, then.state, np.array([chain], dtype=np.uint32), 0))
-        return found
-
-    def rows(self) -> dict[str, Frame]:
-        """Return the required ranges of the storage log."""
-        return {"storage": heights_frame(self.spans)} if self.spans else {}
 
 
-NOTHING = ProvableBlocks({}, None, {}, ())
+NOTHING = ProvableBlocks({}, None, {})
 
 
-def find_provable_blocks(state: State, chains: Chains, view: View, context: Context, *, forks: bool) -> ProvableBlocks:
+def find_provable_blocks(
+    state: State, chains: Chains, view: View, context: Context, *, forks: bool
+) -> tuple[ProvableBlocks, dict[str, Frame]]:
     """Return the blocks that operators of ``chains`` prove under.
 
     Args:
@@ -298,6 +255,9 @@ def find_provable_blocks(state: State, chains: Chains, view: View, context: Cont
         view: Tables that chains published at the previous height.
         context: Context of the block.
         forks: The log may contain abandoned heights.
+
+    Returns:
+        The blocks, and by log table the ranges of heights that advance the tries.
     """
     tries = chain_tries(state, context)
     if not context.has_consensus:
@@ -305,11 +265,15 @@ def find_provable_blocks(state: State, chains: Chains, view: View, context: Cont
     else:
         found = anchor_number(state["blocks"], context.number, context.options.archiving_depth)
         following = None if found is None else int(state["blocks"]["number"][found[1]])
+    anchor, anchored = view.tables["anchor"], view.tables["anchored"]
+    confirmed = dict(zip(anchored["domain"].tolist(), anchored["number"].tolist(), strict=True))
+    if len(anchor):
+        confirmed[CONSENSUS_POSITION] = int(anchor["number"][0])
     numbers: dict[int, int] = {}
     rebuilt: dict[int, int] = {}
     spans: list[tuple[int, int, int]] = []
     for chain in chains.tolist():
-        number = provable_number(chain, view)
+        number = confirmed.get(chain) if len(anchor) else None
         next_anchor = following if chain == CONSENSUS_POSITION else None
         first = next_anchor if number is None else number
         if first is None:
@@ -325,23 +289,19 @@ def find_provable_blocks(state: State, chains: Chains, view: View, context: Cont
         known = known if tries is None else max(known, tries.nearest(chain, last))
         if last > known:
             spans += spans_between(state, chain, known, last, forks=forks)
-    return ProvableBlocks(numbers, following, rebuilt, tuple(spans))
+    return ProvableBlocks(numbers, following, rebuilt), {"storage": heights_frame(spans)} if spans else {}
 
 
 def advance_tries(
-    state: State,
-    provable: ProvableBlocks,
-    nearest: Mapping[int, NearestState[State]],
-    logged: Mapping[str, Frame],
-    context: Context,
+    kernel: AnyKernel, state: State, provable: ProvableBlocks, inputs: Inputs[State], context: Context
 ) -> ChainTries:
     """Return the tries of a block's chains, with the provable ones advanced.
 
     Args:
+        kernel: The kernel, for the tables of chains with a trie to rebuild.
         state: State before the block.
         provable: Blocks to prove under.
-        nearest: States for chains with a trie to rebuild.
-        logged: Rows requested by ``ProvableBlocks.rows``.
+        inputs: States and rows that ``find_provable_blocks`` requested.
         context: Context of the block.
     """
     tries = chain_tries(state, context)
@@ -351,12 +311,13 @@ def advance_tries(
     tries.height = NOWHERE
     for chain, number in provable.numbers.items():
         tries.show(chain, number)
-    for chain, then in nearest.items():
-        chain_context = replace(context, chains=np.array([chain], dtype=np.uint32))
-        tries.move(storage_changes(None, then.state, chain_context), {})
+    for chain, height in provable.rebuilt.items():
+        then, alone = inputs.nearest["storage"][height], np.array([chain], dtype=np.uint32)
+        state_then = select_chains(kernel, then.state, alone, 0)
+        tries.move(storage_changes(None, state_then, replace(context, chains=alone)), {})
         tries.move(then.rows.filter(then.rows["chain"] == chain), {})
-    if "storage" in logged:
-        rows = logged["storage"]
+    if "storage" in inputs.rows:
+        rows = inputs.rows["storage"]
         tries.move(rows.filter(rows["chain"] != CONSENSUS_POSITION), {})
     tries.number |= provable.numbers
     return tries

@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 from causeway_proofs.errors import InvalidInput, ProofError
-from causeway_proofs.hashing import HashFunction, digest_values
-from causeway_proofs.mmr.peaks import RangeState, RangeWindow
 from causeway_proofs.order import stable_order
 from causeway_proofs.substrate.proof import read_entry, read_value
 from causeway_proofs.xdm.envelope import ExecutionReceipt, receipt_storage_key
@@ -35,7 +33,6 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus.chain import (
     ConsensusRanges,
     anchor_number,
-    block_leaves,
     genesis_range,
     receipts,
     retain_blocks,
@@ -46,7 +43,7 @@ from causeway.protocols.xdm.errors import CallFailed
 from causeway.protocols.xdm.events import ChainEvent
 from causeway.protocols.xdm.operators import block_signing_bytes
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.state import State, replace_domain_rows, table_from_rows
+from causeway.protocols.xdm.state import State, blank_rows, replace_domain_rows, table_from_rows
 from causeway.protocols.xdm.tables import (
     ANCHOR_SCHEMA,
     ANCHORED_SCHEMA,
@@ -166,22 +163,20 @@ def _append_blocks(state: State, headers: tuple[BlockHeader, ...], own: list[byt
     known, count = state["blocks"], len(headers)
     following = int(known["leaf_count"][-1]) + 1 if len(known) else 0
     leaf_count = np.arange(following, following + count, dtype=np.uint64)
-    added = Frame(
-        {
-            "chain": np.full(count, CONSENSUS_POSITION, dtype=np.uint32),
-            "number": np.array([header.number for header in headers], dtype=np.uint64),
-            "hash": digests(own),
-            "state_root": digests([header.state_root for header in headers]),
-            "extrinsics_root": digests([header.extrinsics_root for header in headers]),
-            "leaf_count": leaf_count,
-            "mmr_root": np.zeros((count, 32), dtype=np.uint8),
-            "height": np.full(count, context.height, dtype=np.uint64),
-        },
+    added = blank_rows(
+        BLOCKS_SCHEMA,
         count,
+        chain=CONSENSUS_POSITION,
+        number=np.array([header.number for header in headers], dtype=np.uint64),
+        hash=digests(own),
+        state_root=digests([header.state_root for header in headers]),
+        extrinsics_root=digests([header.extrinsics_root for header in headers]),
+        leaf_count=leaf_count,
+        mmr_root=np.zeros((count, 32), dtype=np.uint8),
+        height=context.height,
     )
     blocks = concat([known, added]).select(BLOCKS_SCHEMA.names)
-    start = RangeState.decode(state["range"]["range"][0].as_py())
-    window = RangeWindow(start, digest_values(HashFunction.KECCAK_256, block_leaves(blocks)))
+    window = ConsensusRanges.of(state.with_tables(blocks=blocks)).window
     # The leaf of a block enters in the next; the first block has a range without leaves.
     roots = digests([window.root(leaves) if leaves else bytes(32) for leaves in leaf_count.tolist()])
     blocks = blocks.with_columns(mmr_root=np.concatenate([known["mmr_root"], roots]) if len(known) else roots)

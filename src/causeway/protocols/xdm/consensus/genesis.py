@@ -9,12 +9,18 @@ from causeway.core.frame import Frame, concat, repeat_value
 from causeway.core.vocabulary import Asset, ValueHolder, ValueReason
 from causeway.protocols.contract import NO_HOST, Chains
 from causeway.protocols.shared.execution import credit_accounts
-from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus.chain import genesis_range
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.state import ChannelState, FeeModel, State
-from causeway.protocols.xdm.value.balances import NOWHERE, SUMS, Purse, join_words, split_words, value_rows
-from causeway.protocols.xdm.value.books import MAX_BALANCE, Book
+from causeway.protocols.xdm.state import ChannelState, FeeModel, State, blank_rows
+from causeway.protocols.xdm.tables import (
+    CHANNELS_SCHEMA,
+    COSTS_SCHEMA,
+    MONEY_SCHEMA,
+    NEXT_CHANNELS_SCHEMA,
+    OPERATORS_SCHEMA,
+)
+from causeway.protocols.xdm.value.balances import NOWHERE, Purse, join_words, split_words, value_rows
+from causeway.protocols.xdm.value.books import MAX_BALANCE, Book, books_frame
 
 
 def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[str, Frame]:
@@ -30,38 +36,32 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
     chain, foreign = network.pairs
     local = np.isin(chain, chains) & (options.channels == "open")
     chain, foreign = chain[local], foreign[local]
-    zero = np.zeros(len(chain), dtype=np.uint64)
-    channels = Frame(
-        {
-            "chain": chain,
-            "foreign": foreign,
-            "channel": zero,
-            "state": np.full(len(chain), ChannelState.OPEN, dtype=np.uint8),
-            "next_inbox": zero,
-            "next_outbox": zero,
-            "next_response": zero,
-            "max_outgoing": np.full(len(chain), options.max_outgoing_messages, dtype=np.uint32),
-            "count": zero,
-            "has_owner": zero.astype(np.uint8),
-            "owner": zero,
-            "reserve": zero,
-            "fee_model": np.full(len(chain), FeeModel[options.fee_model.upper()], dtype=np.uint8),
-            "relay_fee": zero + np.uint64(options.relay_fee if options.fee_model == "v0" else 0),
-        },
+    channels = blank_rows(
+        CHANNELS_SCHEMA,
         len(chain),
+        chain=chain,
+        foreign=foreign,
+        state=ChannelState.OPEN,
+        max_outgoing=options.max_outgoing_messages,
+        fee_model=FeeModel[options.fee_model.upper()],
+        relay_fee=options.relay_fee if options.fee_model == "v0" else 0,
     )
-    following = {"chain": chain, "foreign": foreign, "next_channel": zero + np.uint64(1)}
+    following = blank_rows(NEXT_CHANNELS_SCHEMA, len(chain), chain=chain, foreign=foreign, next_channel=1)
     # `COSTS_SCHEMA` has no rows without endowments.
     count = len(accounts) if context.options.endowment else 0
-    zero = np.zeros(count, dtype=np.uint64)
+    high, low = split_words(_issued(chains, accounts, context))
+    issued = {"issuance_high": high, "issuance_low": low}
+    operators = np.tile(np.arange(options.operators, dtype=np.uint32), len(chains))
     tables = {
         "accounts": accounts,
-        "costs": Frame({"program": accounts["program"][:count], "amount_high": zero, "amount_low": zero}, count),
+        "costs": blank_rows(COSTS_SCHEMA, count, program=accounts["program"][:count]),
         "channels": channels,
-        "next_channels": Frame(following, len(chain)),
+        "next_channels": following,
         "allowlist": Frame({"chain": chain, "foreign": foreign}, len(chain)),
-        "money": _money(chains, accounts, context),
-        "operators": _operators(chains, options.operators),
+        "money": blank_rows(MONEY_SCHEMA, len(chains), chain=chains, **issued, root_low=options.root_balance),
+        "operators": blank_rows(
+            OPERATORS_SCHEMA, len(operators), chain=chains.repeat(options.operators), operator=operators
+        ),
     }
     if context.has_consensus:
         tables |= {"range": genesis_range(), "books": _books(context)}
@@ -128,36 +128,9 @@ def _issued(chains: Chains, accounts: Frame, context: Context) -> list[int]:
     return [totals[chain] for chain in chains.tolist()]
 
 
-def _money(chains: Chains, accounts: Frame, context: Context) -> Frame:
-    zero = np.zeros(len(chains), dtype=np.uint64)
-    columns = {f"{name}_{half}": zero for name in SUMS for half in ("high", "low")}
-    columns["issuance_high"], columns["issuance_low"] = split_words(_issued(chains, accounts, context))
-    columns["root_low"] = zero + np.uint64(context.options.root_balance)
-    return Frame({"chain": chains, **columns}, len(chains))
-
-
-def _operators(chains: Chains, count: int) -> Frame:
-    zero = np.zeros(len(chains) * count, dtype=np.uint64)
-    columns = {"operator": np.tile(np.arange(count, dtype=np.uint32), len(chains)), "balance_high": zero}
-    return Frame({"chain": chains.repeat(count), **columns, "balance_low": zero}, len(zero))
-
-
 def _books(context: Context) -> Frame:
     """Return the balance of every domain: its issued value."""
     network = context.network
     everywhere = np.arange(len(network.names), dtype=np.uint32)
     issued = _issued(everywhere, _endowed(context), context)
-    rows = [(chain, amount) for chain, amount in enumerate(issued) if chain != CONSENSUS_POSITION and amount]
-    high, low = split_words(amount for _, amount in rows)
-    domains = np.array([chain for chain, _ in rows], dtype=np.uint32)
-    return Frame(
-        {
-            "chain": np.zeros(len(rows), dtype=np.uint32),
-            "what": np.full(len(rows), Book.BALANCE, dtype=np.uint8),
-            "source": domains,
-            "foreign": np.zeros(len(rows), dtype=np.uint32),
-            "amount_high": high,
-            "amount_low": low,
-        },
-        len(rows),
-    )
+    return books_frame({(Book.BALANCE, chain, 0): amount for chain, amount in enumerate(issued) if chain and amount})

@@ -12,7 +12,7 @@ Reference: XDM, sections 1.4, 2.4 and 2.7; X-3, X-6; G4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from causeway.protocols.contract import View
 from causeway.protocols.shared.digests import list_digests
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus.chain import TAKEN_SCHEMA, confirm, receipt_transfers, receipts
-from causeway.protocols.xdm.context import Context, block_number
+from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallFailed
 from causeway.protocols.xdm.events import OPERATOR_SLASHED, ChainEvent
 from causeway.protocols.xdm.operators import receipt_signing_bytes
@@ -185,7 +185,7 @@ def settle_receipts(
     logged: Frame,
     due: int,
     books: Books,
-    delivered: Iterable[Receipts],
+    delivered: Sequence[Receipts],
     context: Context,
 ) -> tuple[State, Frame, list[ChainEvent]]:
     """Apply fraud proofs, new receipts and confirmations on the consensus chain.
@@ -202,21 +202,24 @@ def settle_receipts(
     Returns:
         The state after, the accepted receipts (``TAKEN_SCHEMA``), and the events.
     """
-    blocks = block_numbers(logged)
-    state, replacements, notices = _prune_frauds(state, logged, blocks, context)
+    blocks = logged["tick"].astype(np.int64) + 1
+    replacements, notices = empty_frame(TAKEN_SCHEMA), list[ChainEvent]()
+    if (state["frauds"]["found"] <= np.uint64(context.number)).any():
+        state, replacements, notices = _prune_frauds(state, logged, blocks, context)
     # Claims about blocks without a receipt: new frauds, and those that continue an accepted false receipt.
     taken_to = dict(zip(state["receipted"]["domain"].tolist(), state["receipted"]["number"].tolist(), strict=True))
     standing_known = set(zip(state["frauds"]["domain"].tolist(), state["frauds"]["number"].tolist(), strict=True))
-    claims_found = {}
-    for row in named_rows(view.tables["claims"]):
+    claims = {}
+    for row in named_rows(view.tables["claims"]) if len(view.tables["claims"]) else []:
         begins = row["origin"] == row["number"]
         if row["number"] > taken_to.get(row["chain"], -1) and (
             begins or (row["chain"], row["origin"]) in standing_known
         ):
-            claims_found[row["chain"]] = row
-    claims = claims_found
+            claims[row["chain"]] = row
     accepted, known = receipts(view, state, claims, context.operators)
-    accepted, known, others = take_receipts(state, accepted, known, delivered, context)
+    if delivered:
+        accepted, known, others = take_receipts(state, accepted, known, delivered, context)
+        notices += others
     new_frauds = [claim for claim in claims.values() if claim["origin"] == claim["number"]]
     state = state.with_tables(receipted=known)
     if new_frauds:
@@ -233,7 +236,8 @@ def settle_receipts(
         frauds = concat([state["frauds"], table_from_rows(rows, FRAUDS_SCHEMA)])
         state = state.with_tables(frauds=frauds.take(np.argsort(frauds["domain"], kind="stable")))
     confirmed = (blocks > int(state["range"]["confirmed_to"][0])) & (blocks <= due)
-    confirmed &= ~is_pruned(logged, blocks, state["pruned"])
+    if len(state["pruned"]):
+        confirmed &= ~is_pruned(logged, blocks, state["pruned"])
     state, refused = confirm(state, logged.filter(confirmed), due, books, set(context.network.external.tolist()))
     # Forget pruned receipts with final replacements.
     pruned, anchored = state["pruned"], state["anchored"]
@@ -242,12 +246,7 @@ def settle_receipts(
         ends = zip(pruned["domain"].tolist(), pruned["last"].tolist(), strict=True)
         pending = np.array([final.get(domain, -1) < last for domain, last in ends], dtype=bool)
         state = state if pending.all() else state.with_tables(pruned=pruned.filter(pending))
-    return state, concat([replacements, accepted]), [*notices, *others, *refused]
-
-
-def block_numbers(logged: Frame) -> npt.NDArray[np.int64]:
-    """Return the consensus block number of each log row."""
-    return np.asarray(block_number(logged["tick"].astype(np.int64)))
+    return state, concat([replacements, accepted]), [*notices, *refused]
 
 
 def is_pruned(logged: Frame, blocks: npt.NDArray[np.int64], pruned: Frame) -> npt.NDArray[np.bool_]:
@@ -280,8 +279,6 @@ def _prune_frauds(
     """
     frauds = state["frauds"]
     due = frauds["found"] <= np.uint64(context.number)
-    if not due.any():
-        return state, empty_frame(TAKEN_SCHEMA), []
     found, pruned = [], []
     for row in named_rows(frauds.filter(due)):
         successors = (logged["domain"] == row["domain"]) & (blocks >= row["taken"])

@@ -9,6 +9,7 @@ Reference: XDM, section 3.10; X-5.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -79,7 +80,7 @@ class CarrierInterference(Interference):
         others = Faults.of(*(fault for fault in self._faults.rows if fault not in by_chance))
         return CarrierInterference(others, self._numbers, self._seed).next_planned(tick)
 
-    @property
+    @cached_property
     def has_forks(self) -> bool:
         """Return True if the scenario has forks of the consensus chain."""
         return any(fault.kind == REORG for fault in self._faults.rows)
@@ -116,12 +117,12 @@ class CarrierInterference(Interference):
                 text = f"must be at most options.challenge_period = {challenge_period}, when receipts are confirmed"
                 raise InvalidInput(f'faults: kind = "fraud": found_after = {after}: {text}')
 
-    @property
+    @cached_property
     def longest_fraud(self) -> int:
         """Return the maximum number of blocks until a fraud proof."""
         return max((fault.args.get(FOUND_AFTER, 0) for fault in self._faults.rows if fault.kind == FRAUD), default=0)
 
-    @property
+    @cached_property
     def longest_delay(self) -> int:
         """Return the maximum delay of deliveries, in blocks."""
         return max((int(fault.args.get(BLOCKS, fault.args.get(OF, 0))) for fault in self._faults.rows), default=0)
@@ -259,9 +260,7 @@ def deliver(state: State, view: View, interference: CarrierInterference, context
         if picked.any():
             unchecked.append(chain)
             rows, nodes, bases = _altered(fault.args[WHAT], picked, _BUNDLED, (rows, nodes, bases), context)
-    return CarrierLoad(
-        DeliveredEnvelopes(rows, nodes, bases, unchecked=np.unique(np.array(unchecked, dtype=np.uint32))), late_after
-    )
+    return CarrierLoad(DeliveredEnvelopes(rows, nodes, bases, unchecked=tuple(sorted(set(unchecked)))), late_after)
 
 
 def sort_rows(frame: Frame, keys: tuple[str, ...]) -> Frame:

@@ -37,17 +37,6 @@ ABANDONED = "RequestAbandoned"
 """Event name of an open or close request that operators abandon."""
 
 
-def provable_number(chain: int, view: View) -> int | None:
-    """Return the number of a chain's block that operators prove under, or None."""
-    anchor, anchored = view.tables["anchor"], view.tables["anchored"]
-    if len(anchor) == 0:
-        return None
-    if chain == CONSENSUS_POSITION:
-        return int(anchor["number"][0])
-    rows = np.flatnonzero(anchored["domain"] == chain)
-    return int(anchored["number"][rows[0]]) if len(rows) else None
-
-
 def abandoned_lanes(relaying: Frame) -> Frame:
     """Return the lanes (``LANE``) of abandoned requests (``RELAYING_SCHEMA``)."""
     return relaying.filter(relaying["since"] >= np.uint64(NEVER)).select(LANE)
@@ -136,7 +125,8 @@ def _select_messages(
     tables, numbers, waiting_lanes = {}, {}, []
     for name in ("outbox", "responses"):
         table = tables[name] = LaneTable.of(state[name])
-        own = np.flatnonzero(_are_local(table.lanes, context))
+        local = np.isin(table.lanes["source"], context.chains)
+        own = np.flatnonzero(local & ~np.isin(table.lanes["destination"], context.network.external))
         heads = table.first_from(own, np.zeros(len(own), dtype=np.uint64))
         own, heads = own[heads >= 0], heads[heads >= 0]
         sent = table.column_at("sent", heads).astype(np.int64)
@@ -153,8 +143,9 @@ def _select_messages(
     lanes = waits.lanes
     known = lookup_rows(state["relaying"], lanes, LANE)
     proved, before, since, until = _relay_state(state["relaying"], known)
-    channels = view.tables["channels"]
-    expected = next_nonces(channels, _peer_channels(lanes, channels), is_response(lanes["substream"]))
+    channels, responses = view.tables["channels"], is_response(lanes["substream"])
+    peers = channel_rows(channels, lanes["destination"], lanes["source"], lane_channels(lanes["substream"]))
+    expected = next_nonces(channels, peers, responses)
     # Each progress of the peer restarts the delay before a resubmission.
     number = np.uint64(context.number)
     unchanged = (known >= 0) & (expected == before) & (proved > expected)
@@ -162,21 +153,14 @@ def _select_messages(
     resubmit = unchanged & (since + np.uint64(options.resubmit_after) <= number)
     # Both ends requested at once: the next message opens an existing channel or closes a closed one. The peer can
     # never answer it.
-    found = np.zeros(len(resubmit), dtype=bool)
-    if len(channels) == 0 or not resubmit.any():
-        is_refused_for_ever = found
-    else:
-        peer_rows = _peer_channels(waits.lanes, channels)
-        ever_counts, ever_messages = waits.between(expected, np.where(resubmit, expected + np.uint64(1), expected))
-        request = (ever_counts > 0) & (peer_rows >= 0) & ~is_response(waits.lanes["substream"])
-        closed = channels["state"][peer_rows] == ChannelState.CLOSED
-        tag = (
-            ever_messages["tag"][np.maximum(ever_counts.cumsum() - 1, 0)]
-            if len(ever_messages)
-            else np.zeros(len(resubmit), dtype=np.uint64)
-        )
-        is_refused_for_ever = np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
-    stuck = resubmit & is_refused_for_ever
+    stuck = np.zeros(len(resubmit), dtype=bool)
+    if len(channels) and resubmit.any():
+        next_counts, next_messages = waits.between(expected, np.where(resubmit, expected + np.uint64(1), expected))
+        if len(next_messages):
+            request = (next_counts > 0) & (peers >= 0) & ~responses
+            closed = channels["state"][peers] == ChannelState.CLOSED
+            tag = next_messages["tag"][np.maximum(next_counts.cumsum() - 1, 0)]
+            stuck = resubmit & request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed))
     since = np.where(stuck, np.uint64(NEVER), since)
     resubmit &= ~stuck
     # Resubmit old proofs from the peer's expected nonce; newer ones may still be in flight (X-5).
@@ -207,7 +191,7 @@ def _select_messages(
     due = since[(proved > expected) & (since < NEVER)] + np.uint64(options.resubmit_after)
     more = bool(stale.any() or (pending & ~chosen).any() or len(selected))
     after = int(due.min()) if len(due) else None
-    abandoned = message_events(lanes.with_columns(index=expected).filter(stuck), ABANDONED)
+    abandoned = message_events(lanes.with_columns(index=expected).filter(stuck), ABANDONED) if stuck.any() else []
     return selected, relaying.select(RELAYING_SCHEMA.names), more, after, abandoned
 
 
@@ -251,20 +235,6 @@ def _relay_state(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64, U64]:
     names = ("proved", "expected", "since", "until")
     found = [np.where(rows >= 0, relaying[name][rows], np.uint64(0)) for name in names]
     return found[0], found[1], found[2], found[3]
-
-
-def _are_local(lanes: Frame, context: Context) -> np.ndarray:
-    """Return a mask of lanes from chains of the block to local chains.
-
-    Relay processes prove the messages of other lanes.
-    """
-    from_here = np.isin(lanes["source"], context.chains)
-    return np.asarray(from_here & ~np.isin(lanes["destination"], context.network.external))
-
-
-def _peer_channels(lanes: Frame, channels: Frame) -> Rows:
-    """Return the row of the peer's channel of each lane, -1 without one."""
-    return channel_rows(channels, lanes["destination"], lanes["source"], lane_channels(lanes["substream"]))
 
 
 def _select_lanes(lanes: Frame, pending: np.ndarray, context: Context) -> np.ndarray:
@@ -326,7 +296,6 @@ def next_provable_tick(state: State, view: View, context: Context) -> int | None
     Every chain makes a block in every executed tick, so a chain's block numbers equal those of the consensus chain.
     Replaced receipts (``pruned``) follow later. A domain with an ``unbooked`` receipt never becomes provable.
     """
-    found: int | None = None
     if context.network.follows:
         return None  # proofs need further consensus headers
     pruned, unbooked = view.tables["pruned"], set(view.tables["unbooked"]["domain"].tolist())
@@ -336,45 +305,34 @@ def next_provable_tick(state: State, view: View, context: Context) -> int | None
     relaying = state["relaying"]
     for name in ("outbox", "responses"):
         table = LaneTable.of(state[name])
-        own = np.flatnonzero(_are_local(table.lanes, context))
-        known = lookup_rows(relaying, table.lanes.take(own), LANE)
+        lanes, external = table.lanes, context.network.external
+        own = np.flatnonzero(np.isin(lanes["source"], context.chains) & ~np.isin(lanes["destination"], external))
+        known = lookup_rows(relaying, lanes.take(own), LANE)
         rows = table.first_from(own, _relay_state(relaying, known)[0])
         own, rows = own[rows >= 0], rows[rows >= 0]
-        np.minimum.at(unproved_first, table.lanes["source"][own], table.column_at("sent", rows))
-    for chain, sent in {
-        unproved_chain: int(unproved_first[unproved_chain])
-        for unproved_chain in np.flatnonzero(unproved_first < NEVER).tolist()
-    }.items():
+        np.minimum.at(unproved_first, lanes["source"][own], table.column_at("sent", rows))
+    due = []
+    depth, period = context.options.archiving_depth, context.options.challenge_period
+    for chain in np.flatnonzero(unproved_first < NEVER).tolist():
         if chain in unbooked:
             continue
         first, end = np.searchsorted(history["chain"], (chain, chain + 1))
-        numbers = history["number"][first:end]
-        depth, period = context.options.archiving_depth, context.options.challenge_period
-        step = sent if chain == CONSENSUS_POSITION else _replacement_block(pruned, chain, sent) or _after(numbers, sent)
-        if step is not None and chain != CONSENSUS_POSITION:
-            if context.number < step + period:
-                found = _minimum(found, step + period)
+        numbers, step = history["number"][first:end], int(unproved_first[chain])
+        if chain != CONSENSUS_POSITION:
+            replaced = (pruned["domain"] == chain) & (pruned["first"] <= step) & (pruned["last"] >= step)
+            accepted = int(pruned["found"][replaced].max()) if replaced.any() else _after(numbers, step)
+            if accepted is not None and context.number < accepted + period:
+                due.append(accepted + period)
                 continue
-            step = _after(numbers, step + period - 1)
-        if step is not None:
-            step = _after(numbers, step)
-        due = context.number + 1 if step is None else max(context.number + 1, step + depth)
-        found = _minimum(found, due)
-    return None if found is None else found - 1
-
-
-def _replacement_block(pruned: Frame, chain: int, number: int) -> int | None:
-    """Return the block with the replaced receipt of a domain's block after a fraud, or None."""
-    matching = (pruned["domain"] == chain) & (pruned["first"] <= number) & (pruned["last"] >= number)
-    found = pruned["found"][matching]
-    return int(found.max()) if len(found) else None
+            confirmed = None if accepted is None else _after(numbers, accepted + period - 1)
+        else:
+            confirmed = step
+        final = None if confirmed is None else _after(numbers, confirmed)
+        due.append(context.number + 1 if final is None else max(context.number + 1, final + depth))
+    return min(due) - 1 if due else None
 
 
 def _after(numbers: U64, number: int) -> int | None:
     """Return the first of ascending block numbers above a number, or None."""
     at = int(np.searchsorted(numbers, number, side="right"))
     return int(numbers[at]) if at < len(numbers) else None
-
-
-def _minimum(first: int | None, second: int) -> int:
-    return second if first is None else min(first, second)

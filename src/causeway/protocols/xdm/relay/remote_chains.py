@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import stable_order
 
@@ -27,7 +26,6 @@ from causeway.protocols.xdm.fault_kinds import DELAY, REORDER
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.planned_calls import PlannedCalls
 from causeway.protocols.xdm.relay.envelopes import decode_envelopes
-from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import BASE
 from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, decode_transaction
 from causeway.protocols.xdm.validate import DeliveredEnvelopes
@@ -71,25 +69,6 @@ def check_remote_chains(network: DomainNetwork, options: XdmOptions, planned: Pl
             raise InvalidInput(f"options.allowlist_calls.{row}: {name}: {text}")
 
 
-def local_only(rows: pa.Table, network: DomainNetwork) -> pa.Table:
-    """Return the rows for local chains."""
-    if not len(network.external) or not rows.num_rows:
-        return rows
-    foreign = pc.is_in(rows["chain"], pa.array(network.topology.external, pa.uint64()))
-    return rows.filter(pc.invert(foreign))
-
-
-def awaits_remote(state: State, network: DomainNetwork) -> bool:
-    """Return True if a request to another lake's chain has no response.
-
-    Its relay needs further blocks.
-    """
-    if not len(network.external):
-        return False
-    channels = state["channels"]
-    return bool((np.isin(channels["foreign"], network.external) & (channels["count"] > 0)).any())
-
-
 FIRST_BASE = 1 << 40
 """First base number of delivered envelopes.
 
@@ -114,6 +93,10 @@ class ExternalInput:
     notices: list[ChainEvent] = field(default_factory=list)
 
 
+NOTHING_CARRIED = ExternalInput()
+"""The input of a block without deliveries from other lakes."""
+
+
 def read_carried(carried: pa.Table, chains: Chains, running: Chains, context: Context) -> ExternalInput:
     """Read delivered transactions (``CARRIED_SCHEMA``).
 
@@ -123,8 +106,6 @@ def read_carried(carried: pa.Table, chains: Chains, running: Chains, context: Co
         running: Positions of the chains that make a block.
         context: Context of the block.
     """
-    if carried.num_rows == 0:
-        return ExternalInput()
     followed: list[Blocks | Confirmed] = []
     receipts: list[Receipts] = []
     envelopes: list[bytes] = []
@@ -179,10 +160,8 @@ def _read_envelopes(
     return DeliveredEnvelopes(numbered[0].filter(between), numbered[1], numbered[2])
 
 
-def merge_delivered(first: DeliveredEnvelopes, second: DeliveredEnvelopes | None) -> DeliveredEnvelopes:
+def merge_delivered(first: DeliveredEnvelopes, second: DeliveredEnvelopes) -> DeliveredEnvelopes:
     """Merge two deliveries."""
-    if second is None:
-        return first
     envelopes = concat([first.envelopes, second.envelopes.select(first.envelopes.names)])
     nodes = concat([first.nodes, second.nodes.select(first.nodes.names)])
     bases = concat([first.bases, second.bases.select(first.bases.names)])

@@ -7,7 +7,7 @@ Reference: XDM, section 3.8; G7, G8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from causeway_proofs.order import U64
 
 from causeway.core.frame import Frame, concat, empty_frame, repeat_value
-from causeway.core.vocabulary import COSTS, ISSUED, NO_CHAIN, NO_INDEX, VALUE_SCHEMA, Asset, ValueHolder, ValueReason
+from causeway.core.vocabulary import ISSUED, NO_CHAIN, NO_INDEX, VALUE_SCHEMA, Asset, ValueHolder, ValueReason
 from causeway.protocols.shared.messages import LANE_COLUMNS
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.events import ChainEvent
-from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.state import State, blank_rows
 from causeway.protocols.xdm.tables import MADE_SCHEMA, MONEY_SCHEMA, OPERATORS_SCHEMA
 from causeway.protocols.xdm.value.books import MAX_BALANCE, WORD, BookError, Books, CoveredValue, TransferRecord
 
@@ -83,12 +83,6 @@ class Purse(NamedTuple):
     holder: ValueHolder
     number: U64 | U32 | int = 0
 
-    def column(self, length: int) -> U64:
-        """Return the number of each row."""
-        if isinstance(self.number, int):
-            return repeat_value(np.uint64(self.number), length)
-        return self.number.astype(np.uint64, copy=False)
-
 
 OUTBOX_FEES, INBOX_FEES, MESSAGES = (
     Purse(ValueHolder.OUTBOX_FEES),
@@ -128,10 +122,10 @@ class ChainSums:
             name: dict(zip(self._chains, join_words(money, name), strict=True)) for name in SUMS
         }
         pairs = zip(operators["chain"].tolist(), operators["operator"].tolist(), strict=True)
-        self._operators = dict(zip(pairs, join_words(operators, "balance"), strict=True))
-        self._dues: dict[tuple[int, int], RewardDue] = {}
+        self.operators = dict(zip(pairs, join_words(operators, "balance"), strict=True))
+        self.dues: dict[tuple[int, int], RewardDue] = {}
         self._made: dict[tuple[int, int, int], int] = {}
-        self._rows: list[Frame] = []
+        self.rows: list[Frame] = []
         self.books = Books(state["books"])
         self.refused: list[ChainEvent] = []
 
@@ -166,7 +160,7 @@ class ChainSums:
         rows = value_rows(why, chain, giver, taker, low, high, message)
         if not nonzero.all():
             rows = rows.filter(nonzero)
-        self._rows.append(rows)
+        self.rows.append(rows)
         out = taker.holder == ValueHolder.ABROAD
         foreign = rows["to_number" if out else "from_number"] if out or giver.holder == ValueHolder.ABROAD else None
         other = repeat_value(np.uint32(0), len(rows)) if foreign is None else foreign.astype(np.uint32)
@@ -206,31 +200,13 @@ class ChainSums:
         receipts = chain[nonzero], number[nonzero].astype(np.uint32)
         counts = pair_sums(*receipts, np.ones(int(nonzero.sum()), dtype=np.uint64))
         for (payer, block, amount), (*_, messages) in zip(pair_sums(*receipts, fees[nonzero]), counts, strict=True):
-            before = self._dues.get((payer, block), RewardDue(payer, block, 0, 0))
-            self._dues[payer, block] = RewardDue(payer, block, before.amount + amount, before.messages + messages)
-
-    def dues(self) -> list[RewardDue]:
-        """Return the rewards due in this block, by chain and receipt."""
-        return [self._dues[key] for key in sorted(self._dues)]
+            before = self.dues.get((payer, block), RewardDue(payer, block, 0, 0))
+            self.dues[payer, block] = RewardDue(payer, block, before.amount + amount, before.messages + messages)
 
     def count_held_fees(self, chain: int) -> int:
         """Return the number of messages with a fee put on hold in this block."""
-        fee_rows = [
-            rows for rows in self._rows if int(rows["why"][0]) in (ValueReason.FEE_HELD, ValueReason.FEE_MINTED)
-        ]
+        fee_rows = [rows for rows in self.rows if int(rows["why"][0]) in (ValueReason.FEE_HELD, ValueReason.FEE_MINTED)]
         return sum(int((rows["chain"] == chain).sum()) for rows in fee_rows)
-
-    def reward(self, rewards: Mapping[tuple[int, int], int]) -> None:
-        """Pay rewards to operators, by (chain, operator)."""
-        if not rewards:
-            return
-        keys = sorted(rewards)
-        for key in keys:
-            self._operators[key] += rewards[key]
-        chains, operators = zip(*keys, strict=True)
-        high, low = split_words(rewards[key] for key in keys)
-        taker = Purse(ValueHolder.OPERATOR, np.array(operators, np.uint64))
-        self.move(ValueReason.FEE_SHARED, np.array(chains, np.uint32), Purse(ValueHolder.REWARDS), taker, low, high)
 
     def note_rejected(self, chain: U32, foreign: U32, low: U64, high: U64) -> None:
         """Record value from ``foreign`` that ``chain`` refuses; its source claims it."""
@@ -248,21 +224,6 @@ class ChainSums:
             return
         key = chain, int(record), foreign
         self._made[key] = self._made.get(key, 0) + amount
-
-    def _room(self, chain: int, record: TransferRecord, foreign: int) -> int:
-        """Return the amount that can still be recorded."""
-        if chain == CONSENSUS_POSITION:
-            return self.books.room(record, foreign)
-        room = MAX_BALANCE - self._made.get((chain, int(record), foreign), 0)
-        if self._cover is None or record == TransferRecord.OUT or not self._cover.is_limited(chain, foreign):
-            return room
-        kinds = (
-            (TransferRecord.CLAIMED,)
-            if record == TransferRecord.CLAIMED
-            else (TransferRecord.IN, TransferRecord.REJECTED)
-        )
-        recorded = sum(self._made.get((chain, int(kind), foreign), 0) for kind in kinds)
-        return min(room, self._cover.left(chain, foreign, record) - recorded)
 
     def unnoted(
         self, record: TransferRecord, chain: U32, foreign: U32, parts: Sequence[tuple[U64, U64]], *, whole: bool
@@ -284,7 +245,16 @@ class ChainSums:
             for local, other, amount in pair_sums(chain, foreign, *words):
                 wanted[local, other] = wanted.get((local, other), 0) + amount
         for (local, other), total in wanted.items():
-            room = self._room(local, record, other)
+            if local == CONSENSUS_POSITION:
+                room = self.books.room(record, other)
+            else:
+                room = MAX_BALANCE - self._made.get((local, int(record), other), 0)
+                cover = self._cover
+                if cover is not None and record != TransferRecord.OUT and cover.is_limited(local, other):
+                    claimed = record == TransferRecord.CLAIMED
+                    kinds = (record,) if claimed else (TransferRecord.IN, TransferRecord.REJECTED)
+                    recorded = sum(self._made.get((local, int(kind), other), 0) for kind in kinds)
+                    room = min(room, cover.left(local, other, record) - recorded)
             if total <= room:
                 continue
             for row in np.flatnonzero((chain == local) & (foreign == other)).tolist():
@@ -299,24 +269,7 @@ class ChainSums:
                 room = available
         return failed
 
-    def costs(self) -> dict[int, int]:
-        """Return the fees and deposits (``COSTS``) paid by each program, less refunds."""
-        rows = concat([empty_frame(VALUE_SCHEMA), *(each for each in self._rows if int(each["why"][0]) in COSTS)])
-        costs: dict[int, int] = {}
-        for end, sign in (("from", 1), ("to", -1)):
-            debits = rows.filter(rows[f"{end}_holder"] == np.uint8(ValueHolder.ACCOUNT))
-            programs, group = np.unique(debits[f"{end}_number"], return_inverse=True)
-            zero = np.zeros(len(group), dtype=np.uint32)
-            for row, _, amount in pair_sums(group.astype(np.uint32), zero, debits["amount_low"], debits["amount_high"]):
-                program = int(programs[row])
-                costs[program] = costs.get(program, 0) + sign * amount
-        return costs
-
-    def log(self) -> Frame:
-        """Return all movements (``VALUE_SCHEMA``), those of the books last."""
-        return concat([empty_frame(VALUE_SCHEMA), *self._rows, self.books.log()])
-
-    def into(self, state: State) -> State:
+    def close(self, state: State) -> tuple[State, Frame]:
         """Return the state with the sums after the block."""
         columns = {}
         for name in SUMS:
@@ -326,31 +279,30 @@ class ChainSums:
         before = state["money"]
         if any(not np.array_equal(before[name], column) for name, column in columns.items()):
             state = state.with_tables(money=before.with_columns(**columns).select(MONEY_SCHEMA.names))
-        high, low = split_words(self._operators[key] for key in sorted(self._operators))
+        high, low = split_words(self.operators[key] for key in sorted(self.operators))
         known = state["operators"]
         if not (np.array_equal(known["balance_low"], low) and np.array_equal(known["balance_high"], high)):
             after = known.with_columns(balance_high=high, balance_low=low)
             state = state.with_tables(operators=after.select(OPERATORS_SCHEMA.names))
-        if self.books.changed:
+        if self.books.rows:
             state = state.with_tables(books=self.books.frame())
         if self._cover is not None and (drawn := self._cover.after(self._made)) is not None:
             state = state.with_tables(drawn=drawn)
         keys = np.array(sorted(self._made), dtype=np.int64).reshape(-1, 3)
         high, low = split_words(self._made[key] for key in sorted(self._made))
-        records = Frame(
-            {
-                "chain": keys[:, 0].astype(np.uint32),
-                "destination": np.zeros(len(keys), dtype=np.uint32),
-                "what": keys[:, 1].astype(np.uint8),
-                "foreign": keys[:, 2].astype(np.uint32),
-                "amount_high": high,
-                "amount_low": low,
-            },
+        records = blank_rows(
+            MADE_SCHEMA,
             len(keys),
+            chain=keys[:, 0].astype(np.uint32),
+            what=keys[:, 1].astype(np.uint8),
+            foreign=keys[:, 2].astype(np.uint32),
+            amount_high=high,
+            amount_low=low,
         )
         if len(records) or len(state["made"]):
-            state = state.with_tables(made=records.select(MADE_SCHEMA.names))
-        return state
+            state = state.with_tables(made=records)
+        booked = [self.books.log()] if self.books.rows else []
+        return state, concat([empty_frame(VALUE_SCHEMA), *self.rows, *booked])
 
 
 def value_rows(
@@ -374,15 +326,19 @@ def value_rows(
         "index": repeat_value(np.uint64(NO_INDEX), count),
     }
     named = no_message if message is None else {name: message[name] for name in LANE_COLUMNS}
+    giver_number, taker_number = (
+        repeat_value(np.uint64(number), count) if isinstance(number, int) else number.astype(np.uint64, copy=False)
+        for number in (giver.number, taker.number)
+    )
     return Frame(
         {
             "chain": chain,
             "asset": repeat_value(np.uint8(Asset.UNITS), count),
             "why": repeat_value(np.uint8(why), count),
             "from_holder": repeat_value(np.uint8(giver.holder), count),
-            "from_number": giver.column(count),
+            "from_number": giver_number,
             "to_holder": repeat_value(np.uint8(taker.holder), count),
-            "to_number": taker.column(count),
+            "to_number": taker_number,
             "amount_high": repeat_value(np.uint64(0), count) if high is None else high,
             "amount_low": low,
             **named,

@@ -26,11 +26,12 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.substrate import storage_prefix
 
-from causeway.core.frame import Frame, empty_frame, repeat_value
+from causeway.core.frame import Frame
 from causeway.core.vocabulary import NO_INDEX, VALUE_SCHEMA, Asset, ValueHolder, ValueReason
 from causeway.protocols.shared.digests import OWN_PALLET
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.errors import TransporterError
+from causeway.protocols.xdm.state import blank_rows
 from causeway.protocols.xdm.tables import BOOKS_SCHEMA, DECLARED_SCHEMA, DRAWN_SCHEMA
 
 MAX_BALANCE = 2**128 - 1
@@ -76,7 +77,7 @@ _HOLDERS = {
 class Books:
     """The books as amounts by key.
 
-    ``_move`` is the only place where a book changes, and it adds a row to the value log.
+    ``apply`` is the only place where a book changes, and it adds a row to the value log (``rows``).
     """
 
     def __init__(self, rows: Frame) -> None:
@@ -85,92 +86,11 @@ class Books:
             (book, source, foreign): high * WORD + low
             for book, source, foreign, high, low in zip(*columns, strict=True)
         }
-        self._rows: list[tuple[ValueReason, ValueHolder, int, ValueHolder, int, int, int, int]] = []
+        self.rows: list[tuple[ValueReason, ValueHolder, int, ValueHolder, int, int, int, int]] = []
         self._steps: list[tuple[Key | None, Key | None, int]] = []
-
-    @property
-    def changed(self) -> bool:
-        """Return True if any book changed."""
-        return bool(self._rows)
 
     def __getitem__(self, key: Key) -> int:
         return self._sums.get(key, 0)
-
-    def _move(
-        self,
-        why: ValueReason,
-        giver: Key | None,
-        taker: Key | None,
-        ends: tuple[int, int],
-        amount: int,
-        low: TransporterError,
-    ) -> None:
-        """Move an amount between books; None is outside of the books.
-
-        Raises:
-            BookError: ``low`` for too small a balance, BalanceOverflow for too large a sum.
-        """
-        if amount == 0:
-            return
-        if giver is not None and self[giver] < amount:
-            raise BookError(low)
-        if taker is not None and self[taker] + amount > MAX_BALANCE:
-            raise BookError(TransporterError.BalanceOverflow)
-        if giver is not None:
-            self._sums[giver] = self[giver] - amount
-        if taker is not None:
-            self._sums[taker] = self[taker] + amount
-        self._rows.append((why, *_holder(giver), *_holder(taker), *ends, amount))
-        self._steps.append((giver, taker, amount))
-
-    def note(self, source: int, destination: int, amount: int) -> None:
-        """Record a transfer from ``source``.
-
-        Raises:
-            BookError: LowBalanceOnDomain or BalanceOverflow.
-        """
-        taker = Book.UNCONFIRMED, source, destination
-        low = TransporterError.LowBalanceOnDomain
-        self._move(ValueReason.NOTED, _balance(source), taker, (source, destination), amount, low)
-
-    def confirm(self, source: int, destination: int, amount: int) -> None:
-        """Record the arrival of a transfer at ``destination``.
-
-        Raises:
-            BookError: BalanceUnderflow or BalanceOverflow.
-        """
-        giver = Book.UNCONFIRMED, source, destination
-        low = TransporterError.BalanceUnderflow
-        self._move(ValueReason.CONFIRMED, giver, _balance(destination), (source, destination), amount, low)
-
-    def reject(self, source: int, destination: int, amount: int) -> None:
-        """Record the refusal of a transfer by ``destination``.
-
-        Raises:
-            BookError: BalanceUnderflow or BalanceOverflow.
-        """
-        ends = source, destination
-        giver, taker = (Book.UNCONFIRMED, *ends), (Book.CANCELLED, *ends)
-        self._move(ValueReason.REFUSED, giver, taker, ends, amount, TransporterError.BalanceUnderflow)
-
-    def claim(self, source: int, destination: int, amount: int) -> None:
-        """Record the refund of a refused transfer by ``source``.
-
-        Raises:
-            BookError: BalanceUnderflow or BalanceOverflow.
-        """
-        ends = source, destination
-        giver = (Book.CANCELLED, *ends)
-        self._move(ValueReason.RECLAIMED, giver, _balance(source), ends, amount, TransporterError.BalanceUnderflow)
-
-    def burn(self, domain: int, amount: int) -> None:
-        """Record a burn on ``domain``.
-
-        Raises:
-            BookError: LowBalanceOnDomain.
-        """
-        ends = domain, CONSENSUS_POSITION
-        self._move(ValueReason.WRITTEN_OFF, _balance(domain), None, ends, amount, TransporterError.LowBalanceOnDomain)
 
     def room(self, record: TransferRecord, foreign: int) -> int:
         """Return the amount that the consensus chain can still record with ``foreign``."""
@@ -182,21 +102,37 @@ class Books:
         return self[Book.UNCONFIRMED, foreign, own]
 
     def apply(self, chain: int, record: int, foreign: int, amount: int) -> None:
-        """Apply one transfer record of a block of ``chain``.
+        """Record a transfer of ``chain`` with ``foreign`` (``TransferRecord``).
 
         Raises:
-            BookError: The books refuse it.
+            BookError: The giving balance is too small (LowBalanceOnDomain for a transfer or a burn of its source, else
+                BalanceUnderflow), or the receiving sum is too large (BalanceOverflow).
         """
-        if record == TransferRecord.IN:
-            self.confirm(foreign, chain, amount)
-        elif record == TransferRecord.OUT:
-            self.note(chain, foreign, amount)
-        elif record == TransferRecord.CLAIMED:
-            self.claim(chain, foreign, amount)
-        elif record == TransferRecord.BURNT:
-            self.burn(chain, amount)
-        else:
-            self.reject(foreign, chain, amount)
+        from_chain = record in (TransferRecord.OUT, TransferRecord.CLAIMED, TransferRecord.BURNT)
+        ends = (chain, foreign) if from_chain else (foreign, chain)
+        source, destination = (None if end == CONSENSUS_POSITION else (Book.BALANCE, end, 0) for end in ends)
+        unconfirmed, cancelled = (Book.UNCONFIRMED, *ends), (Book.CANCELLED, *ends)
+        underflow, low = TransporterError.BalanceUnderflow, TransporterError.LowBalanceOnDomain
+        movements: dict[int, tuple[ValueReason, Key | None, Key | None, TransporterError]] = {
+            TransferRecord.IN: (ValueReason.CONFIRMED, unconfirmed, destination, underflow),
+            TransferRecord.OUT: (ValueReason.NOTED, source, unconfirmed, low),
+            TransferRecord.CLAIMED: (ValueReason.RECLAIMED, cancelled, source, underflow),
+            TransferRecord.REJECTED: (ValueReason.REFUSED, unconfirmed, cancelled, underflow),
+            TransferRecord.BURNT: (ValueReason.WRITTEN_OFF, source, None, low),
+        }
+        why, giver, taker, error = movements[record]
+        if amount == 0:
+            return
+        if giver is not None and self[giver] < amount:
+            raise BookError(error)
+        if taker is not None and self[taker] + amount > MAX_BALANCE:
+            raise BookError(TransporterError.BalanceOverflow)
+        if giver is not None:
+            self._sums[giver] = self[giver] - amount
+        if taker is not None:
+            self._sums[taker] = self[taker] + amount
+        self.rows.append((why, *_holder(giver), *_holder(taker), *ends, amount))
+        self._steps.append((giver, taker, amount))
 
     def apply_all(self, chain: int, moves: Iterable[tuple[TransferRecord, int, int]]) -> None:
         """Apply all transfer records of a block of ``chain``, or none.
@@ -218,55 +154,48 @@ class Books:
                         self._sums[giver] += moved
                     if taker is not None:
                         self._sums[taker] -= moved
-                del self._steps[before:], self._rows[before:]
+                del self._steps[before:], self.rows[before:]
                 raise
 
     def log(self) -> Frame:
         """Return all changes as rows of the value log (``VALUE_SCHEMA``)."""
-        if not self._rows:
-            return empty_frame(VALUE_SCHEMA)
-        why, giver, giver_number, taker, taker_number, source, foreign, amounts = zip(*self._rows, strict=True)
-        count = len(self._rows)
-        return Frame(
-            {
-                "chain": repeat_value(np.uint32(CONSENSUS_POSITION), count),
-                "asset": repeat_value(np.uint8(Asset.BOOKED), count),
-                "why": np.array(why, dtype=np.uint8),
-                "from_holder": np.array(giver, dtype=np.uint8),
-                "from_number": np.array(giver_number, dtype=np.uint64),
-                "to_holder": np.array(taker, dtype=np.uint8),
-                "to_number": np.array(taker_number, dtype=np.uint64),
-                "amount_high": np.array([amount // WORD for amount in amounts], dtype=np.uint64),
-                "amount_low": np.array([amount % WORD for amount in amounts], dtype=np.uint64),
-                "source": np.array(source, dtype=np.uint32),
-                "destination": np.array(foreign, dtype=np.uint32),
-                "substream": repeat_value(np.uint64(0), count),
-                "index": repeat_value(np.uint64(NO_INDEX), count),
-            },
-            count,
+        why, giver, giver_number, taker, taker_number, source, foreign, amounts = zip(*self.rows, strict=True)
+        return blank_rows(
+            VALUE_SCHEMA,
+            len(self.rows),
+            chain=CONSENSUS_POSITION,
+            asset=Asset.BOOKED,
+            why=np.array(why, dtype=np.uint8),
+            from_holder=np.array(giver, dtype=np.uint8),
+            from_number=np.array(giver_number, dtype=np.uint64),
+            to_holder=np.array(taker, dtype=np.uint8),
+            to_number=np.array(taker_number, dtype=np.uint64),
+            amount_high=np.array([amount // WORD for amount in amounts], dtype=np.uint64),
+            amount_low=np.array([amount % WORD for amount in amounts], dtype=np.uint64),
+            source=np.array(source, dtype=np.uint32),
+            destination=np.array(foreign, dtype=np.uint32),
+            index=NO_INDEX,
         )
 
     def frame(self) -> Frame:
-        """Return the nonzero amounts (``BOOKS_SCHEMA``)."""
-        keys = sorted(key for key, amount in self._sums.items() if amount)
-        sums = [self._sums[key] for key in keys]
-        columns = np.array(keys, dtype=np.int64).reshape(-1, 3)
-        return Frame(
-            {
-                "chain": np.full(len(keys), CONSENSUS_POSITION, dtype=np.uint32),
-                "what": columns[:, 0].astype(np.uint8),
-                "source": columns[:, 1].astype(np.uint32),
-                "foreign": columns[:, 2].astype(np.uint32),
-                "amount_high": np.array([amount // WORD for amount in sums], dtype=np.uint64),
-                "amount_low": np.array([amount % WORD for amount in sums], dtype=np.uint64),
-            },
-            len(keys),
-        )
+        """Return the books (``BOOKS_SCHEMA``)."""
+        return books_frame(self._sums)
 
 
-def _balance(chain: int) -> Key | None:
-    """Return the balance book of a domain; the consensus chain has none."""
-    return None if chain == CONSENSUS_POSITION else (Book.BALANCE, chain, 0)
+def books_frame(sums: Mapping[Key, int]) -> Frame:
+    """Return books (``BOOKS_SCHEMA``) with the amounts by key, without zero amounts."""
+    keys = sorted(key for key, amount in sums.items() if amount)
+    columns = np.array(keys, dtype=np.int64).reshape(-1, 3)
+    return blank_rows(
+        BOOKS_SCHEMA,
+        len(keys),
+        chain=CONSENSUS_POSITION,
+        what=columns[:, 0].astype(np.uint8),
+        source=columns[:, 1].astype(np.uint32),
+        foreign=columns[:, 2].astype(np.uint32),
+        amount_high=np.array([sums[key] // WORD for key in keys], dtype=np.uint64),
+        amount_low=np.array([sums[key] % WORD for key in keys], dtype=np.uint64),
+    )
 
 
 def _holder(key: Key | None) -> tuple[ValueHolder, int]:

@@ -17,20 +17,28 @@ import numpy as np
 import numpy.typing as npt
 from causeway_proofs.order import U64, Rows, find_positions, stable_order
 
-from causeway.core.frame import Frame, concat
+from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.joins import lookup_rows
-from causeway.core.vocabulary import NO_CHAIN, NO_INDEX, Kind, ValueHolder, ValueReason
-from causeway.protocols.shared.execution import Execution, credit_accounts
+from causeway.core.vocabulary import COSTS, NO_CHAIN, NO_INDEX, VALUE_SCHEMA, Kind, ValueHolder, ValueReason
+from causeway.protocols.shared.execution import Execution
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.operators import split_rewards
 from causeway.protocols.xdm.state import State, decode_set, encode_set, table_from_rows
 from causeway.protocols.xdm.tables import COSTS_SCHEMA, SUBMITTERS_SCHEMA
-from causeway.protocols.xdm.value.balances import MESSAGES, ChainSums, Purse, join_words, split_words
+from causeway.protocols.xdm.value.balances import MESSAGES, ChainSums, Purse, join_words, pair_sums, split_words
 
 
 def update_costs(state: State, money: ChainSums) -> Frame:
     """Return the costs of programs (``COSTS_SCHEMA``) including the block's movements so far."""
-    before, paid = state["costs"], money.costs()
+    before = state["costs"]
+    rows = concat([empty_frame(VALUE_SCHEMA), *(each for each in money.rows if int(each["why"][0]) in COSTS)])
+    paid: dict[int, int] = {}
+    for end, sign in (("from", 1), ("to", -1)):
+        debits = rows.filter(rows[f"{end}_holder"] == np.uint8(ValueHolder.ACCOUNT))
+        programs, group = np.unique(debits[f"{end}_number"], return_inverse=True)
+        zero = np.zeros(len(group), dtype=np.uint32)
+        for row, _, amount in pair_sums(group.astype(np.uint32), zero, debits["amount_low"], debits["amount_high"]):
+            paid[int(programs[row])] = paid.get(int(programs[row]), 0) + sign * amount
     programs = np.array(sorted(paid), dtype=np.uint64)
     at = find_positions(before["program"], programs)
     if not (at >= 0).any():
@@ -43,35 +51,28 @@ def update_costs(state: State, money: ChainSums) -> Frame:
     return before.with_columns(amount_high=high, amount_low=low).select(COSTS_SCHEMA.names)
 
 
-class Endowments:
-    """The remaining endowments during the execution of a block."""
+def deduct_endowments(state: State, money: ChainSums, context: Context) -> tuple[Frame, Rows, U64]:
+    """Deduct the rest of each endowment from its program's account, for the execution of a block.
 
-    def __init__(self, state: State, money: ChainSums, context: Context) -> None:
-        costs = update_costs(state, money)
-        endowment, low = np.uint64(context.options.endowment), costs["amount_low"]
-        spent = (costs["amount_high"] > 0) | (low > endowment)
-        self._left: U64 = np.where(spent, np.uint64(0), endowment - np.minimum(low, endowment))
-        self._rows: Rows = find_positions(state["accounts"]["program"], costs["program"])
-
-    def deduct_endowments(self, accounts: Frame) -> Frame:
-        """Return the accounts without endowments."""
-        if len(self._rows) == 0:
-            return accounts
-        over, high, low = (accounts[f"balance_{word}"].copy() for word in ("over", "high", "low"))
-        one, zero = np.uint64(1), np.uint64(0)
-        less = np.zeros(len(accounts), dtype=np.uint64)
-        less[self._rows] = self._left
-        borrow = low < less
-        low -= less
-        over -= np.where(borrow & (high == zero), one, zero)
-        high -= np.where(borrow, one, zero)
-        return accounts.with_columns(balance_over=over, balance_high=high, balance_low=low)
-
-    def restore_endowments(self, accounts: Frame) -> Frame:
-        """Return the accounts with the remaining endowments."""
-        if len(self._rows) == 0:
-            return accounts
-        return credit_accounts(accounts, self._rows, np.zeros(len(self._rows), dtype=np.uint64), self._left)
+    Returns:
+        The accounts, the rows of those with an endowment, and the deducted amounts.
+    """
+    accounts, costs = state["accounts"], update_costs(state, money)
+    endowment, spent = np.uint64(context.options.endowment), costs["amount_low"]
+    beyond = (costs["amount_high"] > 0) | (spent > endowment)
+    left = np.where(beyond, np.uint64(0), endowment - np.minimum(spent, endowment))
+    rows = find_positions(accounts["program"], costs["program"])
+    if len(rows) == 0:
+        return accounts, rows, left
+    over, high, low = (accounts[f"balance_{word}"].copy() for word in ("over", "high", "low"))
+    one, zero = np.uint64(1), np.uint64(0)
+    less = np.zeros(len(accounts), dtype=np.uint64)
+    less[rows] = left
+    borrow = low < less
+    low -= less
+    over -= np.where(borrow & (high == zero), one, zero)
+    high -= np.where(borrow, one, zero)
+    return accounts.with_columns(balance_over=over, balance_high=high, balance_low=low), rows, left
 
 
 def share_rewards(state: State, money: ChainSums, context: Context) -> State:
@@ -87,9 +88,11 @@ def share_rewards(state: State, money: ChainSums, context: Context) -> State:
     Returns:
         The state with the submitters of blocks with fees on hold.
     """
-    dues, recorded = money.dues(), state["submitters"]
-    chains, numbers = ([of_due[field] for of_due in dues] for field in (0, 1))
-    keys = {"chain": np.array(chains, dtype=np.uint32), "number": np.array(numbers, dtype=np.uint64)}
+    dues, recorded = [money.dues[key] for key in sorted(money.dues)], state["submitters"]
+    keys = {
+        "chain": np.array([due.chain for due in dues], dtype=np.uint32),
+        "number": np.array([due.number for due in dues], dtype=np.uint64),
+    }
     rows = lookup_rows(recorded, Frame(keys, len(dues)), ("chain", "number"))
     operators = context.operators
     rewards: dict[tuple[int, int], int] = {}
@@ -97,11 +100,18 @@ def share_rewards(state: State, money: ChainSums, context: Context) -> State:
         if row >= 0:
             submitters = decode_set(recorded["operators"][row].as_py())
         else:
-            submitters = operators.default_submitters(due.chain, due.number)
+            submitters = operators.submitters(due.chain, due.number, everyone=True)
         for operator, part in split_rewards(due.amount, submitters, due.number):
             rewards[due.chain, operator] = rewards.get((due.chain, operator), 0) + part
-    money.reward(rewards)
-    absences = operators.absent_submitters(context.chains, context.number)
+    if rewards:
+        paid = sorted(rewards)
+        for key in paid:
+            money.operators[key] += rewards[key]
+        paying, numbers = zip(*paid, strict=True)
+        high, low = split_words(rewards[key] for key in paid)
+        purses = Purse(ValueHolder.REWARDS), Purse(ValueHolder.OPERATOR, np.array(numbers, np.uint64))
+        money.move(ValueReason.FEE_SHARED, np.array(paying, np.uint32), *purses, low, high)
+    absences = operators.absent_submitters(context.chains, context.number) if operators.absences else {}
     if not len(recorded) and not absences:
         return state
     unpaid = recorded["unpaid"].copy()

@@ -13,8 +13,7 @@ Reference: XDM, X-3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ from causeway.protocols.shared.execution import credit_accounts
 from causeway.protocols.shared.limits import MAX_DATA_BYTES
 from causeway.protocols.xdm.chains import TRANSPORTER_ENDPOINT, chain_ids
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, TransporterError, transporter_error_number
+from causeway.protocols.xdm.errors import OK, TRANSPORTER_ERRORS, TransporterError
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.value.balances import ChainSums, Purse
 from causeway.protocols.xdm.wire import ACCOUNT_BYTES, DecodedBodies
@@ -74,14 +73,6 @@ def is_transfer(messages: Frame) -> npt.NDArray[np.bool_]:
     return np.asarray(chosen & (messages["kind"] == Kind.REQUEST))
 
 
-@dataclass(frozen=True)
-class TransferResult:
-    """The state with credited transfers, and each response ``error`` (``OK`` for a credit)."""
-
-    state: State
-    error: npt.NDArray[np.uint8]
-
-
 def transfer_refusals(
     messages: Frame, is_requested: npt.NDArray[np.bool_], accounts: Frame, minimum: int
 ) -> npt.NDArray[np.int64]:
@@ -102,14 +93,14 @@ def transfer_refusals(
     payer = accounts.take(find_positions(accounts["program"], rows["sender"]))
     emptied = (payer["balance_over"] | payer["balance_high"] | payer["balance_low"]) == 0
     small = (rows["amount_high"] == 0) & (rows["amount_low"] < np.uint64(minimum))
-    no_account = _named(rows).zero
+    _, no_account = _named(rows)
     refusals[is_requested] = np.select([small, no_account, emptied], [int(error) for error in REFUSALS], -1)
     return refusals
 
 
 def encode_transfers(messages: Frame) -> pa.LargeBinaryArray:
     """Encode the ``Transfer`` of each message (``MESSAGE_FIELDS``, ``source``, ``destination``)."""
-    named = _named(messages)
+    named, _ = _named(messages)
     count = len(messages)
     return TRANSFERS.encode(
         {
@@ -118,7 +109,7 @@ def encode_transfers(messages: Frame) -> pa.LargeBinaryArray:
             "sender_account_id": pa.array(np.full(count, _ACCOUNT_32, dtype=np.uint8)),
             "sender_account_id_accountid32": numbers_column(messages["sender"], ACCOUNT_BYTES),
             "receiver_chain_id": chain_ids(messages["destination"]),
-            **{f"receiver_{name}": column for name, column in named.columns.items()},
+            **{f"receiver_{name}": column for name, column in named.items()},
         }
     )
 
@@ -141,7 +132,7 @@ def receive_transfers(
     short: npt.NDArray[np.bool_],
     money: ChainSums,
     context: Context,
-) -> TransferResult:
+) -> tuple[State, npt.NDArray[np.uint8]]:
     """Credit proved transfers at their destination, and record accepted and refused value.
 
     The first applicable error counts: InvalidPayload (unknown amount, nothing is recorded), InvalidTransferRequest,
@@ -163,25 +154,15 @@ def receive_transfers(
     at = find_positions(accounts["program"], program)
     host = context.network.host_of(program)
     known = is_program & (at >= 0) & (host == rows["destination"].view(np.int32))
-    error = np.select(
-        [
-            ~readable,
-            rows["source"] == rows["destination"],
-            bodies.src_endpoint != TRANSPORTER_ENDPOINT,
-            before != OK,
-            ~known,
-            short,
-        ],
-        [
-            transporter_error_number(TransporterError.InvalidPayload),
-            transporter_error_number(TransporterError.InvalidTransferRequest),
-            transporter_error_number(TransporterError.UnexpectedMessage),
-            before.astype(np.int64),
-            transporter_error_number(TransporterError.InvalidAccountId),
-            transporter_error_number(TransporterError.BalanceUnderflow),
-        ],
-        OK,
-    ).astype(np.uint8)
+    failures: list[tuple[npt.NDArray[np.bool_], Any]] = [
+        (~readable, TRANSPORTER_ERRORS + TransporterError.InvalidPayload),
+        (rows["source"] == rows["destination"], TRANSPORTER_ERRORS + TransporterError.InvalidTransferRequest),
+        (bodies.src_endpoint != TRANSPORTER_ENDPOINT, TRANSPORTER_ERRORS + TransporterError.UnexpectedMessage),
+        (before != OK, before.astype(np.int64)),
+        (~known, TRANSPORTER_ERRORS + TransporterError.InvalidAccountId),
+        (short, TRANSPORTER_ERRORS + TransporterError.BalanceUnderflow),
+    ]
+    error = np.select([failed for failed, _ in failures], [code for _, code in failures], OK).astype(np.uint8)
     credited, refused = error == OK, (error != OK) & readable & ~short
     if credited.any():
         state = state.with_tables(accounts=credit_accounts(accounts, at[credited], high[credited], low[credited]))
@@ -189,23 +170,15 @@ def receive_transfers(
     giver, taker = Purse(ValueHolder.ABROAD, arrivals["source"]), Purse(ValueHolder.ACCOUNT, program[credited])
     money.move(ValueReason.RECEIVED, arrivals["destination"], giver, taker, low[credited], high[credited], arrivals)
     money.note_rejected(rows["destination"][refused], rows["source"][refused], low[refused], high[refused])
-    return TransferResult(state, error)
+    return state, error
 
 
-@dataclass(frozen=True)
-class _Named:
-    """Accounts named by messages.
+def _named(messages: Frame) -> tuple[dict[str, pa.Array], npt.NDArray[np.bool_]]:
+    """Return the account of each message: that of its payload, else that of its receiver.
 
-    ``columns`` are those of ``ACCOUNTS`` with prefix ``account_id``. ``zero`` marks malformed payloads and zero
-    accounts; the account of a called program never counts as zero.
+    Returns the columns of ``ACCOUNTS`` with prefix ``account_id``, and a mask of malformed payloads and zero accounts.
+    The account of a called program never counts as zero.
     """
-
-    columns: dict[str, pa.Array]
-    zero: npt.NDArray[np.bool_]
-
-
-def _named(messages: Frame) -> _Named:
-    """Return the account of each message: that of its payload, else that of its receiver."""
     payload = messages["payload"].cast(pa.large_binary())
     has_payload = pc.greater(pc.binary_length(payload), 0).to_numpy(zero_copy_only=False)
     decoded = ACCOUNTS.decode(payload)
@@ -222,7 +195,7 @@ def _named(messages: Frame) -> _Named:
     zero = decoded.verdicts.codes != 0
     for name, width in (("accountid32", ACCOUNT_BYTES), ("accountid20", _BYTES_20)):
         zero |= pc.equal(named[name], bytes(width)).fill_null(False).to_numpy(zero_copy_only=False)
-    return _Named(columns, has_payload & zero)
+    return columns, has_payload & zero
 
 
 def _program_of(columns: pa.RecordBatch, prefix: str) -> tuple[U64, npt.NDArray[np.bool_]]:
