@@ -41,8 +41,9 @@ from causeway.service.node.mempool import (
     block_rows,
 )
 from causeway.service.node.node import QUIET, Node
-from causeway.storage.external_input import INPUT_FOLDER, InputRecord
+from causeway.storage.external_input import InputRecord
 from causeway.storage.lake import Lake
+from causeway.storage.layout import RECORD
 from tests.support.common.lakes import Lakes, both, key_of
 
 SECONDS = 5.0
@@ -610,7 +611,7 @@ def test_only_listed_keys_relay_where_the_server_requires_it(tmp_path: Path) -> 
 
 
 def recorded(lake: Lake) -> list[str]:
-    return [path for path in lake.storage.walk() if path.startswith(f"{INPUT_FOLDER}/")]
+    return [path for path in lake.storage.walk() if path.startswith(f"{RECORD}/")]
 
 
 def test_uncommitted_input_of_a_killed_server_is_dropped(tmp_path: Path) -> None:

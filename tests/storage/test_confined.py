@@ -108,7 +108,7 @@ def test_file_longer_than_its_written_length_is_not_read(
         at.read("table", 99)
     assert found.value.length == 100
     with pytest.raises(FileDamaged, match="has 100 bytes where 10 were written"):
-        Storage(str(tmp_path)).parquet_file("table", seal_content(b"x" * 10))
+        Storage(str(tmp_path)).open_parquet("table", seal_content(b"x" * 10))
 
 
 # ---- lakes

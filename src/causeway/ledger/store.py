@@ -272,7 +272,7 @@ class Ledger:
             LedgerDamaged: The file is damaged.
         """
         with self.reading(file):
-            found = self.storage.parquet_file(file.path, file.seal, whole=whole)
+            found = self.storage.open_parquet(file.path, file.seal, whole=whole)
             found.require(table_schema(file.table), partly=self.format < FORMAT)
             if found.metadata.num_rows != file.rows:
                 raise FileDamaged(file.path, f"has {found.metadata.num_rows:,} rows, and {file.rows:,} were written")

@@ -299,4 +299,4 @@ _cached_messages = cache_results(_messages, _CACHE_BYTES, lambda kept: int(kept[
 @functools.lru_cache(maxsize=16)
 def _open_part(folder: str, token: str, part: int, process: int) -> pq.ParquetFile:
     path = part_path(part)
-    return Storage(folder).parquet_file(path, _seals(folder, token)[path])
+    return Storage(folder).open_parquet(path, _seals(folder, token)[path])

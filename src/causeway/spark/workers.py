@@ -250,7 +250,8 @@ def assign_bucket(task: int, folder: str, buckets: int, homes: Mapping[int, int]
         NotAssigned: All buckets are claimed, the job is over, or its folder stays locked.
     """
     with _locked(folder):
-        claimed = dict(_parse_claim(name) for name in os.listdir(folder))
+        names = (name.partition("-") for name in os.listdir(folder))
+        claimed = {int(task): int(bucket) for task, _, bucket in names}
         if task in claimed:
             return claimed[task]
         free = set(range(buckets)) - set(claimed.values())
@@ -273,11 +274,6 @@ def check_assigned(ran: Collection[int], buckets: int) -> None:
     """
     if sorted(ran) != list(range(buckets)):
         raise NotAssigned(f"tasks ran the buckets {sorted(ran)}, and not each of 0 to {buckets - 1} once")
-
-
-def _parse_claim(name: str) -> tuple[int, int]:
-    task, _, bucket = name.partition("-")
-    return int(task), int(bucket)
 
 
 def _is_alive(process: int) -> bool:

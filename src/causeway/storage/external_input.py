@@ -30,8 +30,6 @@ from causeway.storage.layout import RECORD
 from causeway.storage.object_store import MAX_WHOLE_BYTES
 from causeway.storage.seals import FileDamaged, Seal, seal_content
 
-INPUT_FOLDER = RECORD
-
 INPUT_SCHEMA = pa.schema(
     [
         pa.field("hash", pa.binary(32), nullable=False),
@@ -111,9 +109,9 @@ class InputRecord:
                 sink = pa.BufferOutputStream()
                 pq.write_table(table.cast(schema), sink, compression="lz4", write_page_checksum=True)
                 content = sink.getvalue().to_pybytes()
-                folder = f"{INPUT_FOLDER}/{kind}/{tick // TICKS_PER_FOLDER:017d}"
+                folder = f"{RECORD}/{kind}/{tick // TICKS_PER_FOLDER:017d}"
                 storage.make_folder(folder)
-                folders |= {folder, f"{INPUT_FOLDER}/{kind}", INPUT_FOLDER, ""}
+                folders |= {folder, f"{RECORD}/{kind}", RECORD, ""}
                 path = f"{folder}/{tick:020d}-{_digest(content)}.parquet"
                 with storage.place.writer(path) as file:
                     file.write(content)
@@ -163,13 +161,13 @@ class InputRecord:
         A tick has several files after failed attempts. Folders are listed on demand.
         """
         storage = self.lake.storage
-        for folder in reversed(storage.list(f"{INPUT_FOLDER}/{kind}")):
+        for folder in reversed(storage.list(f"{RECORD}/{kind}")):
             if not _FOLDER.fullmatch(folder) or int(folder) < since // TICKS_PER_FOLDER:
                 continue
             found: dict[int, list[str]] = {}
-            for name in reversed(storage.list(f"{INPUT_FOLDER}/{kind}/{folder}")):
+            for name in reversed(storage.list(f"{RECORD}/{kind}/{folder}")):
                 if (known := _NAME.fullmatch(name)) and int(known[1]) >= since:
-                    found.setdefault(int(known[1]), []).append(f"{INPUT_FOLDER}/{kind}/{folder}/{name}")
+                    found.setdefault(int(known[1]), []).append(f"{RECORD}/{kind}/{folder}/{name}")
             yield from found.items()
 
     def read(self, kind: str, path: str) -> pa.Table:

@@ -167,24 +167,21 @@ class Storage:
         ending = _require_file(path, lambda: self.place.read_range(path, last * PIECE, seal[0]))
         check_pieces(path, seal, last, ending)
 
-    @contextlib.contextmanager
-    def open_parquet(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> Iterator[StoredParquet]:
-        """Open a Parquet file for reading.
+    def open_parquet(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> StoredParquet:
+        """Open a Parquet file for the caller to close.
 
         Args:
             path: Path of the file.
             seal: Verifies each read before use; None: only page checksums are verified.
             whole: The whole file will be read.
 
+        Returns:
+            The open file.
+
         Raises:
             FileDamaged: The file is damaged.
             FileNotFoundError: The file is missing.
         """
-        with self.parquet_file(path, seal, whole=whole) as file:
-            yield file
-
-    def parquet_file(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> StoredParquet:
-        """Return an open Parquet file for the caller to close; arguments as in ``open_parquet``."""
         if seal is None:
             content = self.place.read(path)
             return StoredParquet(path, pa.BufferReader(content), len(content), page_checksum_verification=True)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from causeway.storage.commit_log import decoded, numbers_in
 from causeway.storage.compaction import bind_volume
-from causeway.storage.external_input import INPUT_FOLDER as RECORD
 from causeway.storage.files import Storage
 from causeway.storage.lake import Freed, Lake, LakeDamaged, Manifest
 from causeway.storage.layout import (
@@ -25,6 +24,7 @@ from causeway.storage.layout import (
     HEIGHTS,
     LAKE_FILE,
     MANIFESTS,
+    RECORD,
     RESULTS,
     RUN,
     TRAFFIC,

@@ -100,13 +100,9 @@ def parse_seal(content: Any) -> Seal:
         ValueError: It is no seal.
     """
     length, digests = content if isinstance(content, list | tuple) and len(content) == 2 else (None, None)
-    if type(length) is not int or not isinstance(digests, str) or len(digests) != _piece_count(length) * _DIGITS:
+    if type(length) is not int or not isinstance(digests, str) or len(digests) != -(-length // PIECE) * _DIGITS:
         raise ValueError(f"{content!r:.80} is no length with digests")
     return length, digests
-
-
-def _piece_count(length: int) -> int:
-    return -(-length // PIECE)
 
 
 def check_pieces(path: str, seal: Seal, first: int, content: Any) -> None:
