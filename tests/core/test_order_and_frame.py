@@ -14,7 +14,6 @@ from causeway_proofs.order import (
     distinct_with_codes,
     find_positions,
     group_rows,
-    pair_codes,
     stable_order,
 )
 from hypothesis import given, settings
@@ -49,20 +48,6 @@ def test_stable_order_does_not_modify_its_keys() -> None:
     key = u64([3, 1, 2])
     stable_order(key, u64([1, 1, 1]))
     assert key.tolist() == [3, 1, 2]
-
-
-@QUICK
-@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30), st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30))
-def test_pair_codes_order_and_compare_like_pairs(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> None:
-    def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        return u64([one for one, _ in rows]), u64([two for _, two in rows])
-
-    codes = [int(code) for part in pair_codes(columns(first), columns(second)) for code in part]
-    pairs = [*first, *second]
-    for one in range(len(pairs)):
-        for two in range(len(pairs)):
-            assert (codes[one] < codes[two]) == (pairs[one] < pairs[two])
-            assert (codes[one] == codes[two]) == (pairs[one] == pairs[two])
 
 
 @QUICK

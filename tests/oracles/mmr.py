@@ -9,7 +9,7 @@ import numpy.typing as npt
 from causeway_proofs.arrays import integer_array
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
-from causeway_proofs.mmr.columns import LeafProofs, _empty
+from causeway_proofs.mmr.columns import LeafProofs
 from causeway_proofs.mmr.errors import InvalidSize, LeafNotFound
 from causeway_proofs.mmr.mountain_range import (
     MAX_LEAVES,
@@ -238,7 +238,7 @@ def prove_each_leaf(
         )
     indices = leaf_indices.astype(np.uint64)
     counts = np.full(len(indices), count, dtype=np.uint64)
-    heights, lefts, rights = _empty(len(indices)), _empty(len(indices)), _empty(len(indices))
+    heights, lefts, rights = (np.empty(len(indices), dtype=np.int64) for _ in range(3))
     plan_proofs(indices, counts, heights, lefts, rights)
     offsets = np.concatenate([[0], np.cumsum(lefts + heights + rights)])
     items = np.empty((offsets[-1], DIGEST_BYTES), dtype=np.uint8)

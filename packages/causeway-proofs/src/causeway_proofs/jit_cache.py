@@ -31,7 +31,7 @@ OWN_PACKAGE = Path(__file__).parent
 _ENGINE = "causeway"
 
 LOOPS = "loops.py"
-"""File name suffixes of compiled loops and of the instructions that they embed."""
+"""File name suffix of compiled loops."""
 
 DONE_FILE = "done"
 """File that marks a folder of compiled code as complete."""
@@ -66,7 +66,12 @@ def packages() -> Sequence[Path]:
 
 def loop_files() -> Sequence[Path]:
     """Return the files of loops, package by package, in the order of their paths."""
-    return [path for path in _sources() if path.name.endswith(LOOPS)]
+    # At the start of every command: ``os.walk`` takes half the time of ``Path.rglob``.
+    found: list[Path] = []
+    for package in packages():
+        walked = os.walk(package)
+        found += sorted(Path(folder, name) for folder, _, names in walked for name in names if name.endswith(LOOPS))
+    return found
 
 
 def module_of(file: Path) -> str:
@@ -128,16 +133,6 @@ def remove_stale_folders(present: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _sources() -> Sequence[Path]:
-    return [path for package in packages() for path in sorted(_compiled_files(package))]
-
-
-def _compiled_files(package: Path) -> Iterator[Path]:
-    # At the start of every command: ``os.walk`` takes half the time of ``Path.rglob``.
-    for folder, _, names in os.walk(package):
-        yield from (Path(folder, name) for name in names if name.endswith(LOOPS))
-
-
 def _with_imported(files: Sequence[Path]) -> Sequence[Path]:
     """Return ``files`` and the local files that they import, whose constants are compiled in."""
     found = set(files)
@@ -158,7 +153,7 @@ def _places() -> Sequence[Path]:
     settings = [os.environ.get(name) for name in _SETTINGS]
     stamp = hashlib.sha256(f"{sys.version} {origin} {settings} {_processor()}".encode())
     makers = [path for path in (Path(__file__).with_name(name) for name in _MAKERS) if path.exists()]
-    for file in (*_with_imported(_sources()), *makers, *([] if origin is None else [Path(origin)])):
+    for file in (*_with_imported(loop_files()), *makers, *([] if origin is None else [Path(origin)])):
         about = file.stat()
         stamp.update(f"{file} {about.st_size} {about.st_mtime_ns}".encode())
     name = f"compiled-{stamp.hexdigest()[:16]}"

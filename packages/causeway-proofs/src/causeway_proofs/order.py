@@ -179,27 +179,6 @@ def distinct_with_codes(values: U64) -> tuple[U64, Rows]:
     return ordered[groups.starts], places
 
 
-def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
-    """Return one 64-bit code a row for each pair of columns.
-
-    Codes sort like the pairs, also across the arguments.
-
-    Args:
-        pairs: pairs of columns, most significant first.
-
-    Returns:
-        One column of codes a pair.
-    """
-    if all(bit_width(first) <= 32 and bit_width(second) <= 32 for first, second in pairs):
-        return [(first << np.uint64(32)) | second for first, second in pairs]
-    values = np.unique(np.concatenate([column for pair in pairs for column in pair]))
-    return [
-        (np.searchsorted(values, first).astype(np.uint64) << np.uint64(32))
-        | np.searchsorted(values, second).astype(np.uint64)
-        for first, second in pairs
-    ]
-
-
 def find_positions(sorted_codes: Codes, codes: Codes) -> Rows:
     """Return each code's position in ``sorted_codes``, -1 if absent.
 

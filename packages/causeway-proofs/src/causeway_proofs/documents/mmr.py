@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
 from causeway_proofs.documents.document import ProofDocument, ProofPath, format_bytes, range_root
-from causeway_proofs.documents.trust import RootTrust, Trust
+from causeway_proofs.documents.trust import Trust
 from causeway_proofs.documents.validation import EITHER, PARTS, PLAIN
 from causeway_proofs.documents.values import Bytes, Digest, DocumentSection, Listed, Number, parse_bytes, parse_digest
 from causeway_proofs.errors import RootMismatch
@@ -85,7 +85,6 @@ class MmrLeaves(ProofDocument):
     kind: Literal["mmr_leaf"]
     leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
     proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[LeafProofParts, PARTS], EITHER]
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
         """Return the claim in one line."""
@@ -134,7 +133,6 @@ class MmrAncestry(ProofDocument):
     kind: Literal["mmr_ancestry"]
     prev_root: Digest
     proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[AncestryProofParts, PARTS], EITHER]
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
         """Return the claim in one line."""
@@ -181,7 +179,6 @@ class Mmr(ProofDocument):
 
     kind: Literal["mmr"]
     leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
         """Return the claim in one line."""

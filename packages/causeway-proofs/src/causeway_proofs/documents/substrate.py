@@ -354,7 +354,6 @@ class SubstrateOrderedRoot(ProofDocument):
     kind: Literal["substrate_ordered_root"]
     values: Listed[Bytes]
     state_version: Layout = 0
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
         """Return the claim in one line."""
@@ -403,7 +402,6 @@ class HrmpQueue(ProofDocument):
     kind: Literal["hrmp_queue"]
     previous: Digest = FIRST_HEAD
     messages: Listed[HrmpMessage]
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
         """Return the claim in one line."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -415,7 +416,9 @@ def verify_document(
         require_kind(trusted, document.accepts)
         tracks = document.verify(trusted)
     except ProofError as wrong:
-        found, error, tracks = _answer_to(wrong), wrong, _sketch(document, trusted)
+        found, error = Decision.FALSE if isinstance(wrong, NotProven) and wrong.decides else Decision.REFUSED, wrong
+        with suppress(ProofError, InvalidInput):  # the sketch of a rejected proof may fail itself
+            tracks = document.sketch(trusted)
     except InvalidInput as wrong:
         found, error = Decision.REFUSED, wrong
     else:
@@ -442,15 +445,3 @@ def verify_document(
 def reject_document(error: InvalidInput) -> DocumentVerdict:
     """Return the verdict on an unreadable document."""
     return DocumentVerdict(Decision.REFUSED, error)
-
-
-def _answer_to(error: ProofError) -> Decision:
-    return Decision.FALSE if isinstance(error, NotProven) and error.decides else Decision.REFUSED
-
-
-def _sketch(document: ProofDocument, trust: Trust) -> tuple[ProofPath, ...]:
-    try:
-        return document.sketch(trust)
-    except (ProofError, InvalidInput):
-        # The sketch of a rejected proof may fail itself.
-        return ()

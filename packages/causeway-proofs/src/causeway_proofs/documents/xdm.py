@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from causeway_proofs.documents.document import ProofDocument, ProofPath, format_bytes, range_root
-from causeway_proofs.documents.trust import RootTrust, Trust
+from causeway_proofs.documents.trust import Trust
 from causeway_proofs.documents.validation import ClaimMismatch
 from causeway_proofs.documents.values import Bytes, Digest, DocumentSection, Number, parse_number
 from causeway_proofs.errors import ProofError
@@ -88,7 +88,6 @@ class XdmMessage(ProofDocument):
     weight_tag: str | None = None
     consensus_block: ConsensusBlock | None = None
     proof: Bytes
-    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
         """Return the claim in one line."""

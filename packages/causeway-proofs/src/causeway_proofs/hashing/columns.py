@@ -145,7 +145,7 @@ def digest_slices(
     longest = engine.longest_slice_length(starts, stops, len(data))
     if longest < 0:
         raise _outside(len(data))
-    if len(prefix) > engine.longest_prefix:
+    if len(prefix) > engine.block:
         _one_by_one(function, data, starts, stops, prefix, digests)
     elif longest + len(prefix) <= engine.longest:
         engine.slices(data, starts, stops, prefix, digests)
@@ -182,7 +182,7 @@ def digest_rows(function: HashFunction, rows: Bytes, *, prefix: bytes = b"", out
     digests = _room(length, out)
     count_hashes(function, length)
     engine = engine_for(function, length)
-    if engine is None or len(prefix) > engine.longest_prefix or width + len(prefix) > engine.longest:
+    if engine is None or len(prefix) > engine.block or width + len(prefix) > engine.longest:
         ends = np.arange(length + 1) * width
         _one_by_one(function, rows.reshape(-1), ends[:-1], ends[1:], prefix, digests)
     else:
@@ -259,7 +259,7 @@ def digest_pairs(
     if left.shape != right.shape or left.shape[1:] != (DIGEST_BYTES,):
         raise ValueError(f"pairs have shapes {left.shape} and {right.shape}: both must be (n, {DIGEST_BYTES})")
     engine = engine_for(function, len(left))
-    if engine is None or len(prefix) > engine.longest_prefix:
+    if engine is None or len(prefix) > engine.block:
         return digest_rows(function, np.concatenate([left, right], axis=1), prefix=prefix, out=out)
     digests = _room(len(left), out)
     count_hashes(function, len(left))

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -99,19 +99,6 @@ def keccak256(data: bytes | bytearray | memoryview) -> bytes:
     return digest
 
 
-def _sha256(data: bytes | bytearray | memoryview) -> bytes:
-    return hashlib.sha256(data).digest()
-
-
-def _blake2_256(data: bytes | bytearray | memoryview) -> bytes:
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
-
-
-def _keccak256(data: bytes | bytearray | memoryview) -> bytes:
-    digest: bytes = _keccak()(digest_bits=256, data=data).digest()
-    return digest
-
-
 @cache
 def _keccak() -> Any:
     """Import the Keccak module on first use: importing its cffi dependency is slow."""
@@ -120,4 +107,8 @@ def _keccak() -> Any:
     return keccak.new
 
 
-_ONE = {HashFunction.SHA256: _sha256, HashFunction.BLAKE2B_256: _blake2_256, HashFunction.KECCAK_256: _keccak256}
+_ONE: dict[HashFunction, Callable[[bytes | memoryview], bytes]] = {
+    HashFunction.SHA256: lambda data: hashlib.sha256(data).digest(),
+    HashFunction.BLAKE2B_256: lambda data: hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest(),
+    HashFunction.KECCAK_256: lambda data: cast(bytes, _keccak()(digest_bits=256, data=data).digest()),
+}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from causeway_proofs.hashing import vector_hashes, vector_loops
+from causeway_proofs.hashing import vector_hashes as hashes
+from causeway_proofs.hashing import vector_loops
 from causeway_proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction
 from causeway_proofs.hashing.vector_instructions import KINDS
 
@@ -29,16 +31,15 @@ class VectorHasher:
         initial: initial state of all lanes.
     """
 
-    name: str
     number: int
     count: int
     block: int
-    initial: Bytes = field(repr=False, compare=False)
+    initial: npt.NDArray[Any] = field(repr=False, compare=False)
 
     @property
-    def longest_prefix(self) -> int:
-        """Return the most bytes of a prefix."""
-        return self.block
+    def name(self) -> str:
+        """Name of the engine for people."""
+        return "SHA instructions" if self.number == vector_loops.SHA256_PAIR else f"{self.count} lanes"
 
     @property
     def longest(self) -> int:
@@ -80,8 +81,8 @@ class VectorHasher:
         own[: len(prefix)] = np.frombuffer(prefix, dtype=np.uint8)
         vector_loops.digest(
             self.number, self.block, kind, data, starts, stops, width, left, right, own, len(prefix), out,
-            self.initial,
-            np.empty(len(self.initial), dtype=np.uint8),
+            self.initial.view(np.uint8),
+            np.empty(self.initial.nbytes, dtype=np.uint8),
             np.empty((KINDS, self.count), dtype=np.int64),
             np.zeros(self.count * self.block, dtype=np.uint8),
             np.empty(2 * DIGEST_BYTES * vector_loops.PIECE if kind == vector_loops.PAIRS else 0, dtype=np.uint8),
@@ -92,46 +93,18 @@ class VectorHasher:
 def engines(function: HashFunction) -> list[VectorHasher]:
     """Return the engines of a hash function that this processor supports."""
     hashers = _ENGINES[function]
-    return hashers if vector_hashes.HAS_INSTRUCTIONS else hashers[:1]
-
-
-def _bytes(words: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> Bytes:
-    return words.view(np.uint8)
+    return hashers if hashes.HAS_INSTRUCTIONS else hashers[:1]
 
 
 _ENGINES = {
     HashFunction.SHA256: [
-        VectorHasher(
-            f"{vector_hashes.SHA256_LANES} lanes",
-            vector_loops.SHA256,
-            vector_hashes.SHA256_LANES,
-            vector_hashes.SHA256_BLOCK,
-            _bytes(vector_hashes.SHA256_START),
-        ),
-        VectorHasher(
-            "SHA instructions",
-            vector_loops.SHA256_PAIR,
-            vector_hashes.PAIR,
-            vector_hashes.SHA256_BLOCK,
-            _bytes(vector_hashes.PAIR_START),
-        ),
+        VectorHasher(vector_loops.SHA256, hashes.SHA256_LANES, hashes.SHA256_BLOCK, hashes.SHA256_START),
+        VectorHasher(vector_loops.SHA256_PAIR, hashes.PAIR, hashes.SHA256_BLOCK, hashes.PAIR_START),
     ],
     HashFunction.BLAKE2B_256: [
-        VectorHasher(
-            f"{vector_hashes.BLAKE2B_LANES} lanes",
-            vector_loops.BLAKE2B,
-            vector_hashes.BLAKE2B_LANES,
-            vector_hashes.BLAKE2B_BLOCK,
-            _bytes(vector_hashes.BLAKE2B_START),
-        )
+        VectorHasher(vector_loops.BLAKE2B, hashes.BLAKE2B_LANES, hashes.BLAKE2B_BLOCK, hashes.BLAKE2B_START)
     ],
     HashFunction.KECCAK_256: [
-        VectorHasher(
-            f"{vector_hashes.KECCAK_LANES} lanes",
-            vector_loops.KECCAK,
-            vector_hashes.KECCAK_LANES,
-            vector_hashes.KECCAK_BLOCK,
-            _bytes(vector_hashes.KECCAK_START),
-        )
+        VectorHasher(vector_loops.KECCAK, hashes.KECCAK_LANES, hashes.KECCAK_BLOCK, hashes.KECCAK_START)
     ],
 }

@@ -375,13 +375,11 @@ def decode_stream_messages(values: pa.BinaryArray, version: CertificationVersion
     names = binary_array(methods[: method_ends[-1]].copy(), method_ends).cast(pa.string())
     columns["method"] = names.dictionary_encode()
     columns["payload"] = binary_array(payloads[: payload_ends[-1]], payload_ends)
-    errors = {row: _refusal(values[row].as_py(), version) for row in np.flatnonzero(refused).tolist()}
+    errors = {
+        row: decoding_error(_decode_into_columns, values[row].as_py(), version)
+        for row in np.flatnonzero(refused).tolist()
+    }
     return DecodedMessages(columns, errors)
-
-
-def _refusal(data: bytes, version: CertificationVersion) -> ProofError:
-    """Return the error of a message that the loop has not read."""
-    return decoding_error(_decode_into_columns, data, version)
 
 
 def _decode_into_columns(data: bytes, version: CertificationVersion) -> None:

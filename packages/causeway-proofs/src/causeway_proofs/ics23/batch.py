@@ -30,7 +30,6 @@ from causeway_proofs.ics23.existence import (
 from causeway_proofs.ics23.proof_specs import SpecRules, spec_rules
 from causeway_proofs.protobuf import describe_encoding, parse
 from causeway_proofs.wire.ics23_pb2 import (
-    BatchEntry,
     CommitmentProof,
     CompressedBatchProof,
     CompressedExistenceProof,
@@ -280,14 +279,14 @@ def batch_entries(message: CommitmentProof) -> list[Existence | Absence]:
     if kind == "nonexist":
         return [read_absence(message.nonexist)]
     if kind == "batch":
-        return [_entry_of(entry) for entry in message.batch.entries if entry.WhichOneof("proof") is not None]
+        return [
+            read_existence(entry.exist) if entry.HasField("exist") else read_absence(entry.nonexist)
+            for entry in message.batch.entries
+            if entry.WhichOneof("proof") is not None
+        ]
     if kind == "compressed":
         return _compressed_entries(message.compressed)
     raise MalformedProof("the message carries no proof")
-
-
-def _entry_of(entry: BatchEntry) -> Existence | Absence:
-    return read_existence(entry.exist) if entry.HasField("exist") else read_absence(entry.nonexist)
 
 
 def _compressed_entries(batch: CompressedBatchProof) -> list[Existence | Absence]:

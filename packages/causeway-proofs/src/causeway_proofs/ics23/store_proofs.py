@@ -122,7 +122,12 @@ class ProvableStore(ABC):
             KnownKey: the store holds a key.
             NothingToProve: the store is empty.
         """
-        positions = self._positions_of_absent(keys)
+        value_offsets(keys)  # refuses nulls
+        if not len(self):
+            raise NothingToProve(EMPTY_STORE)
+        positions, there = self.locate(keys)
+        if there.any():
+            raise KnownKey(f"key {keys[int(np.argmax(there))].as_py().hex()} is in the store")
         return concat_columns(NONEXIST, *prefix_lengths(_absence(self, keys, positions)))
 
     def prove(self, key: bytes) -> bytes:
@@ -161,18 +166,6 @@ class ProvableStore(ABC):
         proof: bytes = self.existence_proofs(positions)[0].as_py()
         return proof
 
-    def _positions(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
-        value_offsets(keys)  # refuses nulls
-        if not len(self):
-            raise NothingToProve(EMPTY_STORE)
-        return self.locate(keys)
-
-    def _positions_of_absent(self, keys: pa.BinaryArray) -> Positions:
-        positions, there = self._positions(keys)
-        if there.any():
-            raise KnownKey(f"key {keys[int(np.argmax(there))].as_py().hex()} is in the store")
-        return positions
-
 
 def _existence(store: ProvableStore, positions: Positions) -> pa.BinaryArray:
     """Return the ExistenceProof message of each position."""
@@ -189,25 +182,16 @@ def _existence(store: ProvableStore, positions: Positions) -> pa.BinaryArray:
     )
 
 
-def _neighbours(store: ProvableStore, positions: Positions) -> tuple[Positions, Positions]:
-    """Return the positions left and right of absent keys, -1 for no neighbor."""
-    return positions - 1, np.where(positions < len(store), positions, -1)
-
-
 def _absence(store: ProvableStore, keys: pa.BinaryArray, positions: Positions) -> pa.BinaryArray:
     """Return the NonExistenceProof of each key; ``positions`` are the insertion points."""
-    left, right = _neighbours(store, positions)
+    left, right = positions - 1, np.where(positions < len(store), positions, -1)
+    names = store.names_of(keys)
+    named = value_lengths(names) > 0
     return concat_columns(
-        _name_field(store.names_of(keys)),
+        _optional(KEY, names.filter(pa.array(named)), named),
         _optional(LEFT, _existence(store, left[left >= 0]), left >= 0),
         _optional(RIGHT, _existence(store, right[right >= 0]), right >= 0),
     )
-
-
-def _name_field(names: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the field with the key of each absence proof; protobuf omits an empty one."""
-    name_field = value_lengths(names) > 0
-    return _optional(KEY, names.filter(pa.array(name_field)), name_field)
 
 
 def _optional(tag: bytes, messages: pa.BinaryArray, present: Mask) -> pa.BinaryArray:

@@ -228,7 +228,7 @@ def verify_leaf_proofs(
             trusted = np.broadcast_to(trusted, (count,))
     codes = np.zeros(count, dtype=np.int8)
     in_range = (proofs.leaf_indices < proofs.leaf_counts) & (proofs.leaf_counts <= np.uint64(MAX_LEAVES))
-    heights, lefts, rights = _empty(count), _empty(count), _empty(count)
+    heights, lefts, rights = (np.empty(count, dtype=np.int64) for _ in range(3))
     plan_proofs(proofs.leaf_indices, proofs.leaf_counts, heights, lefts, rights)
     steps = np.diff(proofs.offsets)
     codes[steps != lefts + heights + rights] = LeafVerdict.CORRUPTED_PROOF
@@ -256,7 +256,3 @@ def _digests(pairs: Digests) -> Digests:
     if len(firsts) == len(pairs):
         return digest_rows(HashFunction.KECCAK_256, pairs)
     return digest_rows(HashFunction.KECCAK_256, pairs[firsts])[numbers]
-
-
-def _empty(count: int) -> Rows:
-    return np.empty(count, dtype=np.int64)

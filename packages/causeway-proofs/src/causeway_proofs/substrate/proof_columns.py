@@ -169,9 +169,6 @@ def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tup
     return byte_column(values), np.arange(len(values), dtype=np.int64), offsets
 
 
-BytesColumn: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes]"
-
-
 class KeyStatus(IntEnum):
     """Result of reading a key; the first three are those of ``ReadStatus``."""
 
@@ -323,7 +320,7 @@ class StorageVerdicts:
 
 
 def read_storage_proofs(
-    proofs: StorageProofs, keys: BytesColumn, proof_of_key: Rows | None = None, *, strict: bool = False
+    proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None, *, strict: bool = False
 ) -> StorageReads:
     """Read keys from proofs; nodes unused by any key are counted, and allowed.
 
@@ -378,7 +375,7 @@ def read_storage_proofs(
 
 
 def read_values(
-    proofs: StorageProofs, keys: BytesColumn, proof_of_key: Rows | None = None, *, strict: bool = False
+    proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None, *, strict: bool = False
 ) -> StorageVerdicts:
     """Read the value under each key, from proofs of nothing else: ``read_value`` by columns.
 
@@ -405,7 +402,7 @@ def read_values(
 
 def verify_storage_proofs(
     proofs: StorageProofs,
-    keys: BytesColumn,
+    keys: Column,
     values: pa.Array | pa.ChunkedArray | Sequence[bytes | None],
     proof_of_key: Rows | None = None,
     *,
