@@ -70,52 +70,47 @@ class StateTable:
         return self.owner in self.programs
 
 
-def _field(name: str, kind: pa.DataType) -> pa.Field:
-    return pa.field(name, kind, nullable=False)
+UINT8, UINT32, UINT64 = pa.uint8(), pa.uint32(), pa.uint64()
+BYTES, DIGEST, TEXT = pa.binary(), pa.binary(32), pa.string()
+"""The types of columns of state and log tables."""
 
 
-HEADERS_SCHEMA = pa.schema(
-    [
-        _field("chain", pa.uint32()),
-        _field("number", pa.uint64()),
-        _field("hash", pa.binary()),
-        _field("parent", pa.binary()),
-        _field("root", pa.binary(32)),
-        _field("certification", pa.binary()),
-    ]
-)
+def table_schema(*fields: pa.Field, **columns: pa.DataType) -> pa.Schema:
+    """Return the schema of a table without nulls.
+
+    Args:
+        fields: The first fields.
+        columns: The types of further columns by name, in order.
+    """
+    return pa.schema([*fields, *(pa.field(name, kind, nullable=False) for name, kind in columns.items())])
+
+
+HEADERS_SCHEMA = table_schema(chain=UINT32, number=UINT64, hash=BYTES, parent=BYTES, root=DIGEST, certification=BYTES)
 """Headers of a height: block number, state root and certification.
 
 A chain may produce several headers at one height, or none. ``hash`` and ``parent`` identify the block and its
 predecessor on chains with forks; both are empty where the block number identifies the block.
 """
 
-SEEN_HEADERS_SCHEMA = pa.schema([_field("height", pa.uint64()), *HEADERS_SCHEMA])
+SEEN_HEADERS_SCHEMA = pa.schema([pa.field("height", UINT64, nullable=False), *HEADERS_SCHEMA])
 """Headers visible to all chains, each with its ``height``.
 
 They ascend by chain, height, number.
 """
 
-RANGES_SCHEMA = pa.schema(
-    [
-        _field("source", pa.uint32()),
-        _field("destination", pa.uint32()),
-        _field("substream", pa.uint64()),
-        _field("height", pa.uint64()),
-        _field("begin", pa.uint64()),
-        _field("end", pa.uint64()),
-    ]
+RANGES_SCHEMA = table_schema(
+    source=UINT32, destination=UINT32, substream=UINT64, height=UINT64, begin=UINT64, end=UINT64
 )
 """Outbound entries ``begin`` to ``end`` - 1 of a lane, produced by the source at ``height``.
 
 ``shared.messages.locate_ranges`` splits arbitrary ranges accordingly. Ranges are disjoint and not empty.
 """
 
-HEIGHTS_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("first", pa.uint64()), _field("last", pa.uint64())])
+HEIGHTS_SCHEMA = table_schema(chain=UINT32, first=UINT64, last=UINT64)
 """The heights ``first`` to ``last`` of a chain, both inclusive."""
 
 
-PAST_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("height", pa.uint64())])
+PAST_SCHEMA = table_schema(chain=UINT32, height=UINT64)
 """One chain at one height."""
 
 
@@ -191,7 +186,6 @@ class ChainState(Protocol):
 
         A round returns unchanged tables as the same objects.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -301,7 +295,6 @@ class Kernel(Protocol[State, Content]):
 
         Applies to ``Reads.past`` and ``Reads.nearest``.
         """
-        ...
 
     @property
     def held_heights(self) -> int:
@@ -309,32 +302,25 @@ class Kernel(Protocol[State, Content]):
 
         Such requests read and execute nothing.
         """
-        ...
 
     @property
     def header_heights(self) -> int:
         """Return the number of recent heights whose headers all chains see."""
-        ...
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
-        ...
 
     def numbers(self) -> U64:
         """Return the chains' numbers in the topology by position."""
-        ...
 
     def weights(self) -> npt.NDArray[np.float64]:
         """Return the relative load of each chain, by position, to balance buckets."""
-        ...
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return every state table by name, those of the program classes in use included."""
-        ...
 
     def registry_version(self, tick: int) -> int:
         """Return a number that changes with every move of a program, for the round of ``tick``."""
-        ...
 
     def hosts(self, programs: U64, tick: int) -> Hosts:
         """Return the current or last host of each program in the round of ``tick``.
@@ -347,7 +333,6 @@ class Kernel(Protocol[State, Content]):
             Positions of chains, int32. The state of a removed program stays on its last host until that chain's round
             has processed the removal.
         """
-        ...
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0, with headers and the next tick.
@@ -356,11 +341,9 @@ class Kernel(Protocol[State, Content]):
             chains: Positions of chains.
             coming: The first tick with external input; None if none is known.
         """
-        ...
 
     def state(self, frames: Mapping[str, Frame]) -> State:
         """Return the state with these tables; absent tables are empty."""
-        ...
 
     def committed(self, state: State) -> Frame:
         """Return the outbound entries under the state roots that are in no table of the state.
@@ -368,7 +351,6 @@ class Kernel(Protocol[State, Content]):
         Returns:
             Ranges (``RANGES_SCHEMA``) of the entries that ``roots`` needs.
         """
-        ...
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the state roots of chains, as in their headers.
@@ -383,7 +365,6 @@ class Kernel(Protocol[State, Content]):
             A frame (``chain``, ``root``): several rows for a chain with several headers at the height, none for a chain
             of another lake.
         """
-        ...
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
@@ -403,7 +384,6 @@ class Kernel(Protocol[State, Content]):
         Returns:
             The plan of the round.
         """
-        ...
 
     def round(
         self, state: State, chains: Chains, plan: Plan[Content], inputs: Inputs[State], tick: Tick
@@ -420,7 +400,6 @@ class Kernel(Protocol[State, Content]):
         Returns:
             The next state, outbound entries, logs and headers.
         """
-        ...
 
 
 AnyKernel = Kernel[Any, Any]

@@ -177,7 +177,8 @@ def row_group_parts(path: str, takers: Sequence[int], cuts: Sequence[tuple[int, 
 
 def _pack(table: pa.Table) -> tuple[bytes, int]:
     """Compress rows as a record batch; return it with its unpacked size."""
-    plain = table.cast(_plain_schema(table.schema)) if _has_dictionaries(table.schema) else table
+    has_dictionaries = any(pa.types.is_dictionary(kind) for kind in table.schema.types)
+    plain = table.cast(_plain_schema(table.schema)) if has_dictionaries else table
     (batch,) = plain.combine_chunks().to_batches()
     content = batch.serialize()
     return pa.compress(content, _CODEC, asbytes=True), content.size
@@ -191,10 +192,6 @@ def _plain_schema(schema: pa.Schema) -> pa.Schema:
     """Replace dictionaries by plain columns: a single record batch has no dictionaries."""
     kinds = [item.type.value_type if pa.types.is_dictionary(item.type) else item.type for item in schema]
     return pa.schema([pa.field(name, kind) for name, kind in zip(schema.names, kinds, strict=True)])
-
-
-def _has_dictionaries(schema: pa.Schema) -> bool:
-    return any(pa.types.is_dictionary(item.type) for item in schema)
 
 
 # ---- the exchange of a height

@@ -57,11 +57,9 @@ class Executor(Protocol):
 
     def genesis(self) -> Sequence[BucketCommit]:
         """Write the state of all buckets at height 0."""
-        ...
 
     def run(self, before: Manifest, group: TickGroup) -> Sequence[BucketCommit]:
         """Run a group of ticks on top of the committed height ``before``."""
-        ...
 
 
 class InProcessExecutor:

@@ -77,12 +77,10 @@ def _find_nearest(reader: BucketReader, table: str, height: int, chains: Chains)
 
 def _reverted_ranges(reader: BucketReader, first: int, last: int, chains: Chains) -> RevertedRanges:
     """Return the ranges of heights that chains reverted."""
-    rows = REVERTED_SCHEMA.empty_table()
-    if REVERTED in reader.deployment.kernel.logs:
-        rows = (
-            _select_chains(reader.logged(REVERTED, first, last), chains).select(rows.column_names).to_table(rows.schema)
-        )
-    return RevertedRanges.of(rows)
+    if REVERTED not in reader.deployment.kernel.logs:
+        return RevertedRanges.of(REVERTED_SCHEMA.empty_table())
+    rows = _select_chains(reader.logged(REVERTED, first, last), chains)
+    return RevertedRanges.of(rows.select(REVERTED_SCHEMA.names).to_table(REVERTED_SCHEMA))
 
 
 def _select_chains(rows: Frame, chains: Chains) -> Frame:
@@ -93,17 +91,14 @@ def _nearest_height(reader: BucketReader, height: int) -> _StoredHeight:
     """Return the last stored height up to one, in memory or in a file."""
     held = max((other for other in reader.held if other <= height), default=-1)
     if held < min(height, reader.base.height):  # a file may have a later one
-        manifest = _last_commit(reader, height)
+        # The last commit that ends at or before the height.
+        manifest = reader.manifest(min(height, reader.base.height))
+        if manifest.height < manifest.last:
+            manifest = reader.lake.numbered(manifest.number - 1)
         if manifest.height > held:
             return _StoredHeight(manifest.height, manifest.tick, reader.state_at(manifest))
     tick, states = reader.held[held]
     return _StoredHeight(held, tick, states[reader.bucket])
-
-
-def _last_commit(reader: BucketReader, height: int) -> Manifest:
-    """Return the last commit that ends at or before a height."""
-    manifest = reader.manifest(min(height, reader.base.height))
-    return manifest if manifest.height == manifest.last else reader.lake.numbered(manifest.number - 1)
 
 
 def genesis_round(deployment: Deployment, bucket: int) -> RoundResult[Any]:
@@ -159,15 +154,13 @@ def height_report(result: RoundResult[Any]) -> HeightReport:
     """Return a bucket's report of a height."""
     frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}
     rows = {name: len(frame) for name, frame in frames.items() if len(frame)}
-    if "events" in rows and (carrier_events := _count_carrier_events(result.logs["events"])):
-        rows["of_carriers"] = carrier_events
+    if "events" in rows:
+        # The events about carriers move no message.
+        events = result.logs["events"]
+        of_carriers = (events["events"] & np.uint16(Event.REJECTED | Event.RELAYED)) > 0
+        if count := int((of_carriers & (events["kind"] == np.uint8(Kind.CONTROL))).sum()):
+            rows["of_carriers"] = count
     return HeightReport(result.wake, result.needs, result.gives_up, rows, result.upkeep)
-
-
-def _count_carrier_events(events: Frame) -> int:
-    """Count the events about carriers, which move no message."""
-    control = events["kind"] == np.uint8(Kind.CONTROL)
-    return int((control & ((events["events"] & np.uint16(Event.REJECTED | Event.RELAYED)) > 0)).sum())
 
 
 CACHED_HEIGHTS = 64 << 20

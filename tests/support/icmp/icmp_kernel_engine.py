@@ -27,7 +27,7 @@ from causeway.protocols.relay_chain.state import (
     OF_LEAVES,
     RUNS_SCHEMA,
     STATE_TABLES,
-    RelayLeaf,
+    read_leaves,
     with_ancestor,
 )
 from causeway.protocols.shared.digests import digests
@@ -84,7 +84,7 @@ class KernelEngine:
         }
         tables = {name: empty_frame(STATE_TABLES[name].schema) for name in OF_LEAVES}
         tables["blocks"] = frame_of([genesis], BLOCKS_SCHEMA)
-        self.leaves = {GENESIS.hash: RelayLeaf.of(tables, 0)}
+        self.leaves = {GENESIS.hash: read_leaves(tables)[0]}
         self.heads: dict[bytes, bytes] = {}
         self.numbers: dict[bytes, int] = {}
         """By head, the number of the parachain's block: any, as long as no two are the same."""

@@ -11,37 +11,23 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from causeway_proofs.hashing import Digests
-from causeway_proofs.order import group_rows, stable_order
+from causeway_proofs.order import group_rows
 from causeway_proofs.substrate import QueuedMessage, extend_head
 
 from causeway.core.frame import Frame, concat
 from causeway.core.joins import lookup_rows
 from causeway.protocols.hrmp.channels import CallResults, execute_calls
 from causeway.protocols.hrmp.errors import ReceiptError
-from causeway.protocols.hrmp.state import CONTENTS_SCHEMA, DIGESTS_SCHEMA, HRMP_TABLES, PAIR
+from causeway.protocols.hrmp.state import HRMP_TABLES, PAIR
 from causeway.protocols.relay_chain.options import RELAY_POSITION, HrmpOptions
 from causeway.protocols.shared.digests import digests, rows_equal
-from causeway.protocols.shared.state_tables import TableState
+from causeway.protocols.shared.state_tables import TableState, sort_table
 
 Codes = npt.NDArray[np.int64]
 
 MOST_CALLS = 100
 MOST_CALL_BYTES = 20_000
 """Limits of upward calls a block: number and bytes; a single call may be longer (X-4)."""
-
-
-def check_parents(receipts: Frame, paras: Frame) -> Codes:
-    """Check that receipts continue the last included block of a registered parachain.
-
-    Args:
-        receipts: ``source``, ``parent``.
-        paras: ``PARAS_SCHEMA``.
-    """
-    at = lookup_rows(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
-    follows = at >= 0
-    follows[follows] = paras["active"][at[follows]] == 1
-    follows[follows] = rows_equal(receipts["parent"][follows], paras["head"][at[follows]])
-    return np.where(follows, ReceiptError.OK, ReceiptError.ParentMismatch).astype(np.int64)
 
 
 def check_watermarks(receipts: Frame, digests: Frame, number: int) -> Codes:
@@ -181,17 +167,10 @@ def _sums(channels: Frame, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
 
 def enqueue_messages(state: TableState, sent: Frame, number: int) -> TableState:
     """Add accepted messages (``SENT_SCHEMA``) to their channels in relay block ``number``."""
-    count = len(sent)
-    if count == 0:
+    if len(sent) == 0:
         return state
-    block = np.full(count, number, dtype=np.uint64)
-    rows = sent.with_columns(
-        chain=np.full(count, RELAY_POSITION, dtype=np.uint32),
-        sender=sent["source"],
-        recipient=sent["to"],
-        sent_at=block,
-        number=block,
-    )
+    block = {"chain": np.uint32(RELAY_POSITION), "sent_at": np.uint64(number), "number": np.uint64(number)}
+    rows = sent.with_columns(sender=sent["source"], recipient=sent["to"], **block)
     channels = state["channels"]
     counts, sizes = _sums(channels, rows)
     at = lookup_rows(channels, rows, PAIR)
@@ -201,14 +180,12 @@ def enqueue_messages(state: TableState, sent: Frame, number: int) -> TableState:
         channels=channels.with_columns(
             msg_count=channels["msg_count"] + counts, total_size=channels["total_size"] + sizes, mqc_head=heads
         ),
-        contents=_append_rows(state, "contents", rows.select(CONTENTS_SCHEMA.names)),
-        digests=_append_rows(state, "digests", rows.select(DIGESTS_SCHEMA.names)),
+        **{
+            name: sort_table(table, concat([state[name], rows.select(table.schema.names)]))
+            for name, table in HRMP_TABLES.items()
+            if name in ("contents", "digests")
+        },
     )
-
-
-def _append_rows(state: TableState, name: str, rows: Frame) -> Frame:
-    joined = concat([state[name], rows])
-    return joined.take(stable_order(*(joined[key] for key in HRMP_TABLES[name].order)))
 
 
 def extend_heads(heads: Digests, messages: Frame) -> Digests:
@@ -234,7 +211,13 @@ def check_receipts(
     Returns:
         ``ReceiptError`` codes, int64.
     """
-    found = check_parents(receipts, state["paras"])
+    # Receipts continue the last included block of a registered parachain.
+    paras = state["paras"]
+    at = lookup_rows(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
+    follows = at >= 0
+    follows[follows] = paras["active"][at[follows]] == 1
+    follows[follows] = rows_equal(receipts["parent"][follows], paras["head"][at[follows]])
+    found = np.where(follows, ReceiptError.OK, ReceiptError.ParentMismatch).astype(np.int64)
     watermarks = check_watermarks(receipts, state["digests"], number)
     at = lookup_rows(receipts, calls, ("source",))
     known = at >= 0
@@ -263,9 +246,5 @@ def apply_receipts(
         number: Number of the relay block.
         options: Options of the protocol.
     """
-    state = enqueue_messages(consume_messages(state, receipts), _rows_of(receipts, sent), number)
-    return execute_calls(state, _rows_of(receipts, calls), number, options)
-
-
-def _rows_of(receipts: Frame, rows: Frame) -> Frame:
-    return rows.filter(np.isin(rows["source"], receipts["source"]))
+    sent, calls = (rows.filter(np.isin(rows["source"], receipts["source"])) for rows in (sent, calls))
+    return execute_calls(enqueue_messages(consume_messages(state, receipts), sent, number), calls, number, options)

@@ -37,6 +37,7 @@ from causeway.protocols.hrmp.errors import UpwardCallError
 from causeway.protocols.hrmp.state import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
 from causeway.protocols.relay_chain.options import NOTICE, RELAY_POSITION, HrmpOptions
 from causeway.protocols.relay_chain.runtime import ParachainCall, ParachainCallKind
+from causeway.protocols.relay_chain.state import blank_rows
 from causeway.protocols.shared.state_tables import TableState
 
 
@@ -70,10 +71,7 @@ def remove_parachains(state: TableState, leaving: Chains) -> dict[str, Frame]:
     columns = {name: paras[name].copy() for name in ("active", "leaving")}
     for column in columns.values():
         column[np.isin(paras["para"], leaving)] = 0
-    return {
-        "paras": paras.with_columns(**columns),
-        "digests": digests.filter(~np.isin(digests["recipient"], leaving)),
-    }
+    return {"paras": paras.with_columns(**columns), "digests": digests.filter(~np.isin(digests["recipient"], leaving))}
 
 
 def apply_membership_calls(state: TableState, calls: Sequence[ParachainCall], number: int) -> TableState:
@@ -194,8 +192,9 @@ def new_session(state: TableState, number: int) -> SessionResult:
     closed = channels.filter(closing)
     dropped = contents.slice(0, 0)
     if accepted.any() or len(closed):
-        opened = _open_channels(requests.filter(accepted))
-        joined = concat([channels.filter(~closing), opened])
+        new = requests.filter(accepted)
+        known = {name: new[name] for name in new.names if name in CHANNELS_SCHEMA.names}
+        joined = concat([channels.filter(~closing), blank_rows(CHANNELS_SCHEMA, len(new), **known)])
         changed["channels"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
     if accepted.any() or withdrawn.any():
         changed["requests"] = requests.filter(~accepted & ~withdrawn)
@@ -212,16 +211,6 @@ def new_session(state: TableState, number: int) -> SessionResult:
     if books.moved:
         changed["sovereign"] = books.frame()
     return SessionResult(state.with_tables(**changed), dropped, books.log())
-
-
-def _open_channels(requests: Frame) -> Frame:
-    count = len(requests)
-    return requests.with_columns(
-        msg_count=np.zeros(count, dtype=np.uint32),
-        total_size=np.zeros(count, dtype=np.uint32),
-        mqc_head=np.zeros((count, 32), dtype=np.uint8),
-        closing=np.zeros(count, dtype=np.uint64),
-    ).select(CHANNELS_SCHEMA.names)
 
 
 class CallResults(NamedTuple):
@@ -372,12 +361,9 @@ class _ChannelState:
             present = sorted((pair, request) for pair, request in self.requests.items() if request is not None)
             names = (*PAIR, *_Request._fields)
             rows = np.array([(*pair, *request) for pair, request in present], dtype=np.uint64).reshape(-1, len(names))
-            columns = {
-                name: rows[:, at].astype(REQUESTS_SCHEMA.field(name).type.to_pandas_dtype())
-                for at, name in enumerate(names)
-            }
-            added = Frame({"chain": np.full(len(present), RELAY_POSITION, dtype=np.uint32), **columns}, len(present))
-            joined = concat([others, added.select(REQUESTS_SCHEMA.names)])
+            columns = dict(zip(names, rows.T, strict=True))
+            added = blank_rows(REQUESTS_SCHEMA, len(present), chain=RELAY_POSITION, **columns)
+            joined = concat([others, added])
             changed["requests"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
         if self.channels != channels:
             table = state["channels"]

@@ -29,19 +29,17 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 from causeway_proofs.hashing import Digests, blake2_256
-from causeway_proofs.order import stable_order
 from causeway_proofs.substrate import StateVersion, Tries, encode_compact, ordered_root, storage_key, twox_64_concat
 from causeway_proofs.substrate.parachains import block_hash
 
 from causeway.core.frame import Frame, concat
 from causeway.core.joins import encode_keys, lookup_rows
-from causeway.protocols.contract import Chains
-from causeway.protocols.hrmp.state import ALL_TABLES, BLOCKS_SCHEMA, CANDIDATES_SCHEMA, HRMP_TABLES, PAIR, TIPS_SCHEMA
+from causeway.protocols.hrmp.state import ALL_TABLES, BLOCKS_SCHEMA, HRMP_TABLES, PAIR
 from causeway.protocols.relay_chain.commitment import headers
 from causeway.protocols.relay_chain.options import RELAY_POSITION
-from causeway.protocols.relay_chain.state import State
+from causeway.protocols.relay_chain.state import State, blank_rows
 from causeway.protocols.shared.digests import digests
-from causeway.protocols.shared.state_tables import TableState, TrieCache
+from causeway.protocols.shared.state_tables import TableState, TrieCache, replace_chains
 
 PALLET = "Hrmp"
 
@@ -75,19 +73,13 @@ def storage_changes(before: TableState | None, after: TableState) -> Entries:
         removed = lookup_rows(after[name], earlier, keys) < 0
         changed_rows = concat([after[name].select(keys).filter(differs_from), earlier.select(keys).filter(removed)])
         for item, (of, entries) in items.items():
-            old, new = (entries(_rows_of_entries(rows, changed_rows, of)) for rows in (earlier, after[name]))
+            # The rows of all entries with a changed row.
+            codes = encode_keys(of, earlier, after[name], changed_rows)
+            parts = zip((earlier, after[name]), codes, strict=False)
+            old, new = (entries(rows.filter(np.isin(code, codes[2]))) for rows, code in parts)
             changes |= {item_key(item, *key): None for key in old.keys() - new.keys()}
             changes |= {item_key(item, *key): value for key, value in new.items() if old.get(key) != value}
     return changes
-
-
-def _rows_of_entries(rows: Frame, touched: Frame, of: tuple[str, ...]) -> Frame:
-    """Return the rows of all entries with a changed row.
-
-    The columns ``of`` name an entry.
-    """
-    codes_of_rows, codes_touched = encode_keys(of, rows, touched)
-    return rows.filter(np.isin(codes_of_rows, codes_touched))
 
 
 def item_key(item: str, *key: int) -> bytes:
@@ -266,17 +258,9 @@ def commit_relay_block(before: State, after: State, heads: list[bytes], tick: in
     root = tries.roots(np.zeros(1, dtype=np.int64))
     number, parent = int(before["blocks"]["number"][-1]) + 1, before["blocks"]["hash"][-1].tobytes()
     own_hash = block_hash(parent, number, root[0].tobytes(), ordered_root(heads))
-    block = Frame(
-        {
-            "chain": np.array([RELAY_POSITION], dtype=np.uint32),
-            "number": np.array([number], dtype=np.uint64),
-            "hash": digests([own_hash]),
-            "parent": digests([parent]),
-            "next_tick": np.array([tick + 1], dtype=np.uint64),
-        },
-        1,
-    )
-    after = after.with_tables(blocks=block.select(BLOCKS_SCHEMA.names))
+    hashes = {"hash": digests([own_hash]), "parent": digests([parent])}
+    block = blank_rows(BLOCKS_SCHEMA, 1, chain=RELAY_POSITION, number=number, **hashes, next_tick=tick + 1)
+    after = after.with_tables(blocks=block)
     return State(after.tables, after.programs, TrieCache(tries)), headers(block, root)
 
 
@@ -307,7 +291,7 @@ def commit_parachain_blocks(
     Returns:
         The state with the receipts, and the headers.
     """
-    chains, count = tips["chain"], len(tips)
+    chains = tips["chain"]
     number = tips["number"] + np.uint64(1)
     rest = [int(mark).to_bytes(4, "little") for mark in watermark]
     at = lookup_rows(tips, Frame({"chain": sent["source"]}, len(sent)), ("chain",))
@@ -319,32 +303,19 @@ def commit_parachain_blocks(
     parents = [head.tobytes() for head in tips["head"]]
     contents = zip(parents, number.tolist(), roots, rest, strict=True)
     heads = digests([block_hash(parent, n, root.tobytes(), tail) for parent, n, root, tail in contents])
-    blocks = Frame(
-        {
-            "chain": chains,
-            "source": chains,
-            "destination": np.full(count, RELAY_POSITION, dtype=np.uint32),
-            "parent": tips["head"],
-            "number": number,
-            "head": heads,
-            "hash": heads,
-            "watermark": watermark,
-            "relay_parent": np.full(count, relay_parent, dtype=np.uint64),
-            "next_tick": next_tick,
-        },
-        count,
+    blocks = tips.select(["chain"]).with_columns(
+        source=chains,
+        destination=np.uint32(RELAY_POSITION),
+        parent=tips["head"],
+        number=number,
+        head=heads,
+        hash=heads,
+        watermark=watermark,
+        relay_parent=np.uint64(relay_parent),
+        next_tick=next_tick,
     )
     tables = {
-        "tips": _replace_rows(state, "tips", chains, blocks.select(TIPS_SCHEMA.names)),
-        "candidates": _replace_rows(state, "candidates", chains, blocks.select(CANDIDATES_SCHEMA.names)),
-        "sent": _replace_rows(state, "sent", chains, sent),
-        "calls": _replace_rows(state, "calls", chains, calls),
+        name: replace_chains(ALL_TABLES[name], state[name], chains, rows)
+        for name, rows in (("tips", blocks), ("candidates", blocks), ("sent", sent), ("calls", calls))
     }
     return state.with_tables(**tables), headers(blocks, roots)
-
-
-def _replace_rows(state: State, name: str, chains: Chains, rows: Frame) -> Frame:
-    """Return a table with the rows of some chains replaced."""
-    table = ALL_TABLES[name]
-    joined = concat([state[name].filter(~np.isin(state[name][table.owner], chains)), rows])
-    return joined.take(stable_order(*(joined[key] for key in table.order)))

@@ -80,7 +80,7 @@ from causeway.protocols.relay_chain.parachains import Context, ParachainKernel, 
 from causeway.protocols.relay_chain.state import State, blank_rows
 from causeway.protocols.shared.contents import encode_contents
 from causeway.protocols.shared.digests import digests, rows_equal
-from causeway.protocols.shared.events import LEDGER_LOGS, EventLog, event_rows, names_column
+from causeway.protocols.shared.events import LEDGER_LOGS, EventLog, event_rows
 from causeway.protocols.shared.limits import check_faults
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, blank_messages, locate_ranges, oldest_height
 from causeway.protocols.shared.state_tables import change_programs
@@ -420,10 +420,7 @@ def _pack(pages: Frame, outbound: Frame, tips: Frame, options: HrmpOptions) -> F
 
 def _log_control(chains: Chains, reason: str, log: EventLog) -> None:
     """Log a control event about the block of each parachain."""
-    count = len(chains)
-    zero = np.zeros(count, dtype=np.uint64)
-    relay_end = np.full(count, RELAY_POSITION, dtype=np.uint32)
-    rows = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
-    rows = rows.with_columns(source=chains, destination=relay_end, substream=zero, index=zero)
-    names = names_column([reason], np.zeros(count, dtype=np.int64))
-    log.add(event_rows(rows, Event.REJECTED, chain=chains, on_lane=True, reason=names))
+    ends = {"source": chains, "destination": np.uint32(RELAY_POSITION)}
+    control = blank_messages(len(chains), kind=int(Kind.CONTROL))
+    control = control.with_columns(**ends, substream=np.uint64(0), index=np.uint64(0))
+    log.add(event_rows(control, Event.REJECTED, chain=chains, on_lane=True, reason=reason))

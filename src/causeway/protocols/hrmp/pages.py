@@ -27,7 +27,7 @@ from causeway_proofs.order import U64, group_rows, stable_order
 from causeway_proofs.substrate import ScaleColumns, ScaleTypes, decode_compact, encode_compact, struct
 from causeway_proofs.substrate.errors import FailedToDecode
 
-from causeway.core.frame import Frame, concat
+from causeway.core.frame import Frame, concat, from_table
 from causeway.core.joins import lookup_rows
 from causeway.core.vocabulary import COLLECTED_MESSAGES, NO_INDEX, Event
 from causeway.protocols.contract import Chains, View
@@ -39,6 +39,7 @@ from causeway.protocols.relay_chain.state import State
 from causeway.protocols.shared.contents import decode_contents
 from causeway.protocols.shared.events import EventLog, event_rows
 from causeway.protocols.shared.messages import LANE
+from causeway.protocols.shared.state_tables import sort_table
 
 
 class ChannelSignal(IntEnum):
@@ -59,6 +60,7 @@ _FRAGMENTS = ScaleColumns(ScaleTypes({"Fragment": struct(("data", "Vec<u8>"))}),
 
 _LANE = ("source", "destination")
 _PAGE = PAGES_SCHEMA.names[len(_LANE) :]
+_PAGE_SCHEMA = pa.schema([PAGES_SCHEMA.field(name) for name in _PAGE])
 
 _Page = tuple[int, int, int, int, bytes]
 """A page of a lane: position, issuing block, first message, count, data."""
@@ -80,10 +82,14 @@ def add_to_pages(pages: Frame, rows: Frame, messages: pa.LargeBinaryArray, limit
     content = memoryview(fragments.buffers()[2] or b"")
     groups = group_rows(*(rows[name] for name in _LANE))
     lanes = rows.select(_LANE).take(groups.starts)
-    last = _last_pages(pages, lanes)
-    open_pages: list[tuple[int, int, int, int, bytes]] = [
-        *zip(*(_to_list(pages.take(last[last >= 0])[name]) for name in _PAGE), strict=True)
-    ]
+    # The row of the last page of each lane, -1 without one.
+    last = np.full(len(lanes), -1, dtype=np.int64)
+    if len(pages):
+        known_lanes = group_rows(*(pages[name] for name in _LANE))
+        at = lookup_rows(pages.select(_LANE).take(known_lanes.starts), lanes, _LANE)
+        last = np.where(at >= 0, (known_lanes.starts + known_lanes.counts - 1)[at], -1)
+    open_rows = pages.take(last[last >= 0]).select(_PAGE).to_table(_PAGE_SCHEMA)
+    open_pages: list[_Page] = [*zip(*(column.to_pylist() for column in open_rows.columns), strict=True)]
     rows_added: list[tuple[Any, ...]] = []
     ends = zip(*(lanes[name].tolist() for name in _LANE), strict=True)
     for lane, (start, count), known in zip(
@@ -92,33 +98,13 @@ def add_to_pages(pages: Frame, rows: Frame, messages: pa.LargeBinaryArray, limit
         page = open_pages.pop(0) if known else None
         filled = _fill_pages(page, rows, offsets, content, (int(start), int(start + count)), limit)
         rows_added += [(*lane, *page_row) for page_row in filled]
-    columns = dict(zip(PAGES_SCHEMA.names, zip(*rows_added, strict=True), strict=True))
-    added = Frame(
-        {
-            name: pa.array(column, pa.binary())
-            if name == "data"
-            else np.array(column, dtype=PAGES_SCHEMA.field(name).type.to_pandas_dtype())
-            for name, column in columns.items()
-        },
-        len(rows_added),
-    )
+    columns = [
+        pa.array(column, item.type) for column, item in zip(zip(*rows_added, strict=True), PAGES_SCHEMA, strict=True)
+    ]
+    added = from_table(pa.table(columns, schema=PAGES_SCHEMA))
     remaining = np.ones(len(pages), dtype=bool)
     remaining[last[last >= 0]] = False
-    return _sort_rows("pages", concat([pages.filter(remaining), added]))
-
-
-def _to_list(column: Any) -> list[Any]:
-    found: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
-    return found
-
-
-def _last_pages(pages: Frame, lanes: Frame) -> npt.NDArray[np.int64]:
-    """Return the row of the last page of each lane, -1 without one."""
-    if len(pages) == 0:
-        return np.full(len(lanes), -1, dtype=np.int64)
-    groups = group_rows(*(pages[name] for name in _LANE))
-    at = lookup_rows(pages.select(_LANE).take(groups.starts), lanes, _LANE)
-    return np.where(at >= 0, (groups.starts + groups.counts - 1)[at], -1)
+    return sort_table(HRMP_TABLES["pages"], concat([pages.filter(remaining), added]))
 
 
 def _fill_pages(
@@ -188,15 +174,12 @@ def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, op
         suspended = (ends["suspended_by"][known] == 1) & has_return_channel
         silent = (other >= 0) & (suspended | (ends["signal"][known] != ChannelSignal.NONE))
     heads, firsts = heads.filter(~silent), firsts[~silent]
-    signals = _signal_rows(ends.take(due))
-    rows = concat(
-        [
-            signals.with_columns(age=np.zeros(len(due), dtype=np.uint64), row=due, page=np.zeros(len(due), dtype=bool)),
-            _to_relay(heads.with_columns(to=heads["destination"]).select(["source", "to", "data"])).with_columns(
-                age=heads["number"] + np.uint64(1), row=firsts, page=np.ones(len(heads), bool)
-            ),
-        ]
-    )
+    data = pa.array([SIGNALS[ChannelSignal(signal)] for signal in ends["signal"][due].tolist()], pa.binary())
+    signals = Frame({"source": ends["chain"][due], "to": ends["foreign"][due], "data": data}, len(due))
+    signals = signals.with_columns(age=np.uint64(0), row=due, page=np.False_)
+    full = heads.with_columns(to=heads["destination"]).select(["source", "to", "data"])
+    full = full.with_columns(age=heads["number"] + np.uint64(1), row=firsts, page=np.True_)
+    rows = concat([signals, full]).with_columns(destination=np.uint32(RELAY_POSITION))
     at = lookup_rows(channels, rows.with_columns(sender=rows["source"], recipient=rows["to"]), PAIR)
     can_send = at >= 0
     channel, size = channels.take(at[can_send]), data_lengths(rows)[can_send]
@@ -218,26 +201,12 @@ def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, op
     )
 
 
-def _signal_rows(ends: Frame) -> Frame:
-    data = [SIGNALS[ChannelSignal(signal)] for signal in ends["signal"].tolist()]
-    rows = Frame({"source": ends["chain"], "to": ends["foreign"]}, len(ends))
-    return _to_relay(rows.with_columns(data=pa.array(data, pa.binary())))
-
-
-def _to_relay(rows: Frame) -> Frame:
-    return rows.with_columns(destination=np.full(len(rows), RELAY_POSITION, dtype=np.uint32))
-
-
 def drop_silent_ends(ends: Frame) -> Frame:
     """Remove rows of ``ends`` without any information."""
     has_content = ends["head"].any(axis=1)
     for name in ("suspended", "suspended_by", "signal"):
         has_content |= ends[name] != 0
     return ends.filter(has_content)
-
-
-def _sort_rows(name: str, rows: Frame) -> Frame:
-    return rows.take(stable_order(*(rows[key] for key in HRMP_TABLES[name].order)))
 
 
 class PageContents(NamedTuple):

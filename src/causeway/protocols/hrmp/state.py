@@ -7,138 +7,70 @@ Reference: ICMP, X-6.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from causeway.protocols.contract import StateTable, Visibility
+from causeway.protocols.contract import BYTES, DIGEST, UINT8, UINT32, UINT64, StateTable, Visibility, table_schema
 from causeway.protocols.relay_chain.state import STATE_TABLES
-
-
-def _field(name: str, kind: pa.DataType) -> pa.Field:
-    return pa.field(name, kind, nullable=False)
-
-
-U8, U32, UINT64, DIGEST = pa.uint8(), pa.uint32(), pa.uint64(), pa.binary(32)
 
 PAIR = ("sender", "recipient")
 """Key of a channel."""
 
-_CHANNEL = [_field("chain", U32), _field("sender", U32), _field("recipient", U32)]
-_SIZES = [_field("max_capacity", U32), _field("max_total_size", U32), _field("max_message_size", U32)]
-_DEPOSITS = [_field("sender_deposit", UINT64), _field("recipient_deposit", UINT64)]
+_CHANNEL = {"chain": UINT32, "sender": UINT32, "recipient": UINT32}
+_SIZES = {"max_capacity": UINT32, "max_total_size": UINT32, "max_message_size": UINT32}
+_DEPOSITS = {"sender_deposit": UINT64, "recipient_deposit": UINT64}
 
-SOVEREIGN_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("para", U32), _field("free", UINT64), _field("held", UINT64)]
-)
+SOVEREIGN_SCHEMA = table_schema(chain=UINT32, para=UINT32, free=UINT64, held=UINT64)
 """One row a parachain: free and held balance of its account on the relay chain."""
 
-REQUESTS_SCHEMA = pa.schema([*_CHANNEL, *_SIZES, *_DEPOSITS, _field("confirmed", U8)])
+REQUESTS_SCHEMA = table_schema(**_CHANNEL, **_SIZES, **_DEPOSITS, confirmed=UINT8)
 """One row a requested channel; ``confirmed`` is 1 after the recipient's acceptance."""
 
-CHANNELS_SCHEMA = pa.schema(
-    [
-        *_CHANNEL,
-        *_SIZES,
-        *_DEPOSITS,
-        _field("msg_count", U32),
-        _field("total_size", U32),
-        _field("mqc_head", DIGEST),
-        _field("closing", UINT64),
-    ]
+CHANNELS_SCHEMA = table_schema(
+    **_CHANNEL, **_SIZES, **_DEPOSITS, msg_count=UINT32, total_size=UINT32, mqc_head=DIGEST, closing=UINT64
 )
 """One row an open channel; ``closing`` is the block of the close request, else 0."""
 
-CONTENTS_SCHEMA = pa.schema(
-    [
-        *_CHANNEL,
-        _field("sent_at", UINT64),
-        _field("data", pa.binary()),
-    ]
-)
+CONTENTS_SCHEMA = table_schema(**_CHANNEL, sent_at=UINT64, data=BYTES)
 """One row an HRMP message that its recipient has not consumed."""
 
-DIGESTS_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("recipient", U32), _field("number", UINT64), _field("sender", U32)]
-)
+DIGESTS_SCHEMA = table_schema(chain=UINT32, recipient=UINT32, number=UINT64, sender=UINT32)
 """One row a message for a recipient in a relay block above its watermark.
 
 The watermark may land on that block.
 """
 
-SENT_SCHEMA = pa.schema(
-    [
-        _field("source", U32),
-        _field("destination", U32),
-        _field("place", U32),
-        _field("to", U32),
-        _field("data", pa.binary()),
-    ]
-)
+SENT_SCHEMA = table_schema(source=UINT32, destination=UINT32, place=UINT32, to=UINT32, data=BYTES)
 """One row a message of the last block of ``source``, in order of ``place``.
 
 ``destination`` is the relay chain.
 """
 
-CALLS_SCHEMA = pa.schema(
-    [
-        _field("source", U32),
-        _field("destination", U32),
-        _field("place", U32),
-        _field("data", pa.binary()),
-    ]
-)
+CALLS_SCHEMA = table_schema(source=UINT32, destination=UINT32, place=UINT32, data=BYTES)
 """One row an upward call of the last block of ``source``, in order of ``place``."""
 
-BLOCKS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("number", UINT64),
-        _field("hash", DIGEST),
-        _field("parent", DIGEST),
-        _field("next_tick", UINT64),
-    ]
-)
+BLOCKS_SCHEMA = table_schema(chain=UINT32, number=UINT64, hash=DIGEST, parent=DIGEST, next_tick=UINT64)
 """The last block of the relay chain, and the first tick after it."""
 
-_BLOCK = [_field("number", UINT64), _field("head", DIGEST), _field("watermark", UINT64)]
+_BLOCK = {"number": UINT64, "head": DIGEST, "watermark": UINT64}
 
-PARAS_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("para", U32), *_BLOCK, _field("active", U8), _field("leaving", UINT64)]
-)
+PARAS_SCHEMA = table_schema(chain=UINT32, para=UINT32, **_BLOCK, active=UINT8, leaving=UINT64)
 """One row a parachain: last included block, watermark and registration (1).
 
 ``leaving`` is the relay block of a pending deregistration, 0 without one.
 """
 
-TIPS_SCHEMA = pa.schema([_field("chain", U32), *_BLOCK, _field("next_tick", UINT64)])
+TIPS_SCHEMA = table_schema(chain=UINT32, **_BLOCK, next_tick=UINT64)
 """One row the last block of a parachain.
 
 ``next_tick`` is the first tick with planned calls that no block has.
 """
 
-CANDIDATES_SCHEMA = pa.schema(
-    [
-        _field("source", U32),
-        _field("destination", U32),
-        _field("parent", DIGEST),
-        *_BLOCK,
-        _field("relay_parent", UINT64),
-    ]
-)
+CANDIDATES_SCHEMA = table_schema(source=UINT32, destination=UINT32, parent=DIGEST, **_BLOCK, relay_parent=UINT64)
 """One row the last block of a parachain until its inclusion: its receipt.
 
 ``destination`` is the relay chain.
 """
 
-PAGES_SCHEMA = pa.schema(
-    [
-        _field("source", U32),
-        _field("destination", U32),
-        _field("place", UINT64),
-        _field("number", UINT64),
-        _field("first", UINT64),
-        _field("count", UINT64),
-        _field("data", pa.binary()),
-    ]
+PAGES_SCHEMA = table_schema(
+    source=UINT32, destination=UINT32, place=UINT64, number=UINT64, first=UINT64, count=UINT64, data=BYTES
 )
 """One row a page of messages that waits for its channel.
 
@@ -146,30 +78,14 @@ PAGES_SCHEMA = pa.schema(
 the lane indices of its messages.
 """
 
-ENDS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("foreign", U32),
-        _field("head", DIGEST),
-        _field("suspended", U8),
-        _field("suspended_by", U8),
-        _field("signal", U8),
-    ]
-)
+ENDS_SCHEMA = table_schema(chain=UINT32, foreign=UINT32, head=DIGEST, suspended=UINT8, suspended_by=UINT8, signal=UINT8)
 """One row a peer of ``chain``.
 
 ``head`` is the running head of its messages. ``suspended`` marks a peer suspended by ``chain``, ``suspended_by`` the
 opposite. ``signal`` is a pending ``ChannelSignal``.
 """
 
-WAITING_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("sent_at", UINT64),
-        _field("sender", U32),
-        _field("data", pa.binary()),
-    ]
-)
+WAITING_SCHEMA = table_schema(chain=UINT32, sent_at=UINT64, sender=UINT32, data=BYTES)
 """One row a received page of ``chain`` before its execution."""
 
 _ENDS = ("chain", *PAIR)
@@ -199,11 +115,7 @@ HRMP_TABLES = {
         SENT_SCHEMA, "source", ("source", "place"), chains=("source", "destination", "to"), shown=Visibility.DESTINATION
     ),
     "calls": StateTable(
-        CALLS_SCHEMA,
-        "source",
-        ("source", "place"),
-        chains=("source", "destination"),
-        shown=Visibility.DESTINATION,
+        CALLS_SCHEMA, "source", ("source", "place"), chains=("source", "destination"), shown=Visibility.DESTINATION
     ),
     "pages": StateTable(PAGES_SCHEMA, "source", ("source", "destination", "place"), chains=("source", "destination")),
     "ends": StateTable(ENDS_SCHEMA, "chain", ("chain", "foreign"), chains=("chain", "foreign")),

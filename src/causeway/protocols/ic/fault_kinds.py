@@ -18,7 +18,6 @@ from causeway.protocols.shared.faults import (
     HaltSection,
     NetworkNames,
     OfferSection,
-    ensure_forward,
 )
 
 STALE = "stale"
@@ -90,9 +89,7 @@ class CallForgeSection(ForgeSection):
         fault = super().fault(names, key)
         kind = Kind.REQUEST if self.message == "request" else Kind.RESPONSE
         rest = {name: getattr(self, name) for name in ("callback", "amount", "code", "deadline")}
-        return FaultRule(
-            fault.kind, fault.source, None, fault.first, fault.last, {**fault.args, "kind": int(kind), **rest}
-        )
+        return replace(fault, args={**fault.args, "kind": int(kind), **rest})
 
 
 class StaleSection(OfferSection):
@@ -141,15 +138,9 @@ class _PartySection(FaultSection):
     tick: TickNumber = Field(..., description="When it is done first.")
     until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
 
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "tick", self.tick)
-
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault with resolved names; its destination is the subnet."""
-        chain = names.chain(self.chain, f"{key}.chain")
-        last = self.tick if self.until is None else self.until
-        return FaultRule(self.kind, None, chain, self.tick, last, {DOES: self.does})
+        return FaultRule(self.kind, None, names.chain(self.chain, f"{key}.chain"), *self.span, {DOES: self.does})
 
 
 class BlockMakerSection(_PartySection):
@@ -186,15 +177,10 @@ class NodeSection(FaultSection):
     from_tick: TickNumber = Field(0, alias="from", description="First tick of the fault.")
     until: TickNumber | None = Field(None, description="Last tick of the fault; without it, it lasts for ever.")
 
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "from", self.from_tick)
-
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault with resolved names."""
-        chain = names.chain(self.chain, f"{key}.chain")
-        last = U64_MAX if self.until is None else self.until
-        return FaultRule(self.kind, chain, None, self.from_tick, last, {DOES: self.does, NODES: sorted({*self.nodes})})
+        args = {DOES: self.does, NODES: sorted({*self.nodes})}
+        return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, *self.span, args)
 
 
 class BatchSection(_PartySection):

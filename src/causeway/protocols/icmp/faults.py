@@ -11,7 +11,7 @@ Reference: ICMP, sections 2.2, 3.1 and 3.4; hazards 1, 3, 5, 20.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -32,7 +32,7 @@ from causeway.protocols.relay_chain.errors import Inclusion, Validation
 from causeway.protocols.relay_chain.fault_kinds import CANDIDATE, DUPLICATE, WHAT
 from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.runtime import CandidateReceipts, Codes, is_on_chain
-from causeway.protocols.relay_chain.state import RelayLeaf
+from causeway.protocols.relay_chain.state import EGRESS_SCHEMA, RelayLeaf, blank_rows
 from causeway.protocols.shared.digests import digests, rows_equal
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
 from causeway.protocols.shared.messages import blank_messages
@@ -65,20 +65,21 @@ def validate_incoming(
     expected = listed.filter((chains[row] == listed["to"]) & (listed["number"] <= watermarks[row]))
     last = np.maximum(last_listed(now.astype(np.int64), options), 0).astype(np.uint64)
     codes[watermarks > last] = Validation.NotAPrefix
-    ends = [
-        (frame["to"].searchsorted(chains), frame["to"].searchsorted(chains, side="right"))
-        for frame in (expected, lists, listed)
-    ]
-    for at in np.flatnonzero(codes == Validation.OK):
-        own, claimed, every = (
-            frame.slice(int(first[at]), int(last[at]))
-            for frame, (first, last) in zip((expected, lists, listed), ends, strict=True)
-        )
+    for at, (own, claimed, every) in enumerate(_rows_by_chain(chains, "to", expected, lists, listed)):
+        if codes[at] != Validation.OK:
+            continue
         if len(claimed) == 0 and options.allow_empty_prefix == "off" and _could_begin(every):
             codes[at] = Validation.NotAPrefix
         elif len(own) != len(claimed) or any((own[name] != claimed[name]).any() for name in _QUEUE):
             codes[at] = _difference(own, claimed)
     return codes
+
+
+def _rows_by_chain(chains: Chains, column: str, *frames: Frame) -> Iterator[list[Frame]]:
+    """Yield the rows of each chain in frames that ascend by a column of chains."""
+    ends = [[frame[column].searchsorted(chains, side=side).tolist() for side in ("left", "right")] for frame in frames]
+    for at in range(len(chains)):
+        yield [frame.slice(first[at], last[at]) for frame, (first, last) in zip(frames, ends, strict=True)]
 
 
 def _could_begin(listed: Frame) -> bool:
@@ -116,15 +117,7 @@ def validate_outgoing(chains: Chains, expected: Frame, stated: Frame) -> Validat
         ``Validation`` code of each chain, int64.
     """
     codes = np.zeros(len(chains), dtype=np.int64)
-    ends = [
-        (frame["source"].searchsorted(chains), frame["source"].searchsorted(chains, side="right"))
-        for frame in (expected, stated)
-    ]
-    for at in range(len(chains)):
-        own, claimed = (
-            frame.slice(int(first[at]), int(last[at]))
-            for frame, (first, last) in zip((expected, stated), ends, strict=True)
-        )
+    for at, (own, claimed) in enumerate(_rows_by_chain(chains, "source", expected, stated)):
         both = min(len(own), len(claimed))
         to = own["to"][:both] != claimed["to"][:both]
         root = (own["root"][:both] != claimed["root"][:both]).any(axis=1)
@@ -168,11 +161,10 @@ def log_refused(
     count = int(refused.sum())
     if count == 0:
         return
-    control = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
     reasons = names_column([code.name for code in names], codes[refused])
-    ends = {"source": rows["source"][refused], "destination": np.full(count, RELAY_POSITION, dtype=np.uint32)}
-    zero = np.zeros(count, dtype=np.uint64)
-    control = control.with_columns(**ends, substream=zero, index=zero)
+    ends = {"source": rows["source"][refused], "destination": np.uint32(RELAY_POSITION)}
+    control = blank_messages(count, kind=int(Kind.CONTROL))
+    control = control.with_columns(**ends, substream=np.uint64(0), index=np.uint64(0))
     log.add(event_rows(control, Event.REJECTED, chain=chain, on_lane=True, reason=reasons))
 
 
@@ -253,14 +245,8 @@ def _forge_receipt(row: Frame, own: Frame, flaw: str, leaf: RelayLeaf) -> tuple[
     if len(pairs) < 1 + (flaw == "unsorted"):
         return None
     to = np.array([to for to, _ in pairs], dtype=np.uint32)
-    columns = {
-        "source": np.full(len(pairs), para, dtype=np.uint32),
-        "destination": np.zeros(len(pairs), dtype=np.uint32),
-    }
-    position = np.arange(len(pairs), dtype=np.uint32)
-    return row, Frame(
-        {**columns, "place": position, "to": to, "root": digests([root for _, root in pairs])}, len(pairs)
-    )
+    root, place = digests([root for _, root in pairs]), np.arange(len(pairs), dtype=np.uint32)
+    return row, blank_rows(EGRESS_SCHEMA, len(pairs), source=para, place=place, to=to, root=root)
 
 
 # ---- candidates

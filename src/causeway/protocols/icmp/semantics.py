@@ -140,9 +140,5 @@ def portable(code: int, text: bytes) -> RejectCode:
 
 
 SEMANTICS = Semantics(
-    promises=promises,
-    guarantees=guarantees,
-    watermarks=WATERMARKS,
-    reject_code=portable,
-    trial=trial,
+    promises=promises, guarantees=guarantees, watermarks=WATERMARKS, reject_code=portable, trial=trial
 )

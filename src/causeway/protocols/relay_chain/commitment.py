@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 from causeway_proofs.hashing import Digests, blake2_256
-from causeway_proofs.order import group_rows, stable_order
+from causeway_proofs.order import group_rows
 from causeway_proofs.substrate import StateVersion, Tries, encode_compact, ordered_root, storage_prefix
 from causeway_proofs.substrate.node import plain_root
 from causeway_proofs.substrate.parachains import (
@@ -28,23 +28,23 @@ from causeway_proofs.substrate.parachains import (
     watermark_key,
 )
 
-from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.frame import Frame
 from causeway.core.joins import lookup_rows
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
 from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.relay_chain.runtime import set_posted_hash
 from causeway.protocols.relay_chain.state import (
-    CANDIDATES_SCHEMA,
-    EGRESS_SCHEMA,
+    BLOCKS_SCHEMA,
     STATE_TABLES,
-    TIPS_SCHEMA,
     UNCOMMITTED,
     RelayLeaf,
     State,
+    blank_rows,
     with_ancestor,
 )
 from causeway.protocols.shared.digests import OWN_PALLET, digests, section_digests
 from causeway.protocols.shared.execution import PROGRAM_TABLE
+from causeway.protocols.shared.state_tables import replace_chains
 
 SECTIONS = tuple(name for name in STATE_TABLES if name not in UNCOMMITTED)
 
@@ -227,17 +227,9 @@ def commit_relay(
     root = tries.roots()[place].tobytes()
     leaf = before.blocks["leaf"]
     own_hash = block_hash(before.hash, number, root, relay_rest(ordered_root(heads), int(leaf[0])))
-    blocks = Frame(
-        {
-            "chain": np.array([RELAY_POSITION], dtype=np.uint32),
-            "leaf": leaf,
-            "number": np.array([number], dtype=np.uint64),
-            "hash": digests([own_hash]),
-            "parent": digests([before.hash]),
-            "next_tick": np.array([tick + 1], dtype=np.uint64),
-        },
-        1,
-    )
+    hashes = {"hash": digests([own_hash]), "parent": digests([before.hash])}
+    at = {"chain": RELAY_POSITION, "leaf": leaf, "number": number}
+    blocks = blank_rows(BLOCKS_SCHEMA, 1, **at, **hashes, next_tick=tick + 1)
     after = replace(set_posted_hash(with_ancestor(after), number, own_hash), blocks=blocks)
     return after, headers(blocks, digests([root]))
 
@@ -307,49 +299,32 @@ def commit_parachains(
     fresh = (at_run >= 0) & (runs["source"] != runs["destination"])
     fresh[fresh] = runs["number"][fresh] == number[at_run[fresh]]
     posted = runs.filter(fresh)
-    count = len(posted)
-    egress = Frame(
-        {
-            "source": posted["source"],
-            "destination": np.full(count, RELAY_POSITION, dtype=np.uint32),
-            "place": posted["destination"],
-            "to": posted["destination"],
-            "root": posted["root"],
-        },
-        count,
-    )
+    to = {"place": posted["destination"], "to": posted["destination"]}
+    egress = posted.select(["source", "root"]).with_columns(destination=np.uint32(RELAY_POSITION), **to)
     heads, parents = [], []
     starts, stops = posted["source"].searchsorted(chains), posted["source"].searchsorted(chains, side="right")
     for row, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
         parent = tips["head"][at[row]].tobytes()
         pairs = zip(posted["destination"][start:stop].tolist(), posted["root"][start:stop], strict=True)
         rest = b"".join([para.to_bytes(4, "little") + root.tobytes() for para, root in pairs])
-        rest += (
-            encode_watermark(int(watermark[row]), watermark_hash[row].tobytes()) + bases["relay_hash"][row].tobytes()
-        )
+        rest += encode_watermark(int(watermark[row]), watermark_hash[row].tobytes())
+        rest += bases["relay_hash"][row].tobytes()
         heads.append(block_hash(parent, int(number[row]), roots[row].tobytes(), rest))
         parents.append(parent)
-    blocks = Frame(
-        {
-            "chain": chains,
-            "source": chains,
-            "destination": np.full(len(chains), RELAY_POSITION, dtype=np.uint32),
-            "number": number,
-            "parent": digests(parents),
-            "head": digests(heads),
-            "hash": digests(heads),
-            "height": np.full(len(chains), height, dtype=np.uint64),
-            "relay_number": bases["relay_number"],
-            "relay_hash": bases["relay_hash"],
-            "watermark": watermark,
-            "watermark_hash": watermark_hash,
-        },
-        len(chains),
+    blocks = bases.select(["chain", "relay_number", "relay_hash"]).with_columns(
+        source=chains,
+        destination=np.uint32(RELAY_POSITION),
+        number=number,
+        parent=digests(parents),
+        head=digests(heads),
+        hash=digests(heads),
+        height=np.uint64(height),
+        watermark=watermark,
+        watermark_hash=watermark_hash,
     )
     tables = {
-        "tips": _replace_rows(state, "tips", "chain", chains, blocks.select(TIPS_SCHEMA.names)),
-        "candidates": _replace_rows(state, "candidates", "source", chains, blocks.select(CANDIDATES_SCHEMA.names)),
-        "egress": _replace_rows(state, "egress", "source", chains, egress.select(EGRESS_SCHEMA.names)),
+        name: replace_chains(STATE_TABLES[name], state[name], chains, rows)
+        for name, rows in (("tips", blocks), ("candidates", blocks), ("egress", egress))
     }
     return state.with_tables(**tables), headers(blocks, roots)
 
@@ -374,10 +349,3 @@ def watermarks(bases: Frame, entries: Frame) -> tuple[np.ndarray, np.ndarray]:
         last = stops[rows] - 1
         watermark[rows], hashes[rows] = entries["number"][last], entries["hash"][last]
     return watermark, hashes
-
-
-def _replace_rows(state: State, name: str, owner: str, chains: Chains, rows: Frame) -> Frame:
-    """Return a table with the rows of some chains replaced."""
-    others = state[name].filter(~np.isin(state[name][owner], chains))
-    joined = concat([others, rows]) if len(others) or len(rows) else empty_frame(STATE_TABLES[name].schema)
-    return joined.take(stable_order(*(joined[key] for key in STATE_TABLES[name].order)))

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from causeway.config.faults import FaultRule
 from causeway.protocols.relay_chain.state import MAX_CHAIN_HEADS, MOST_ANCESTORS
-from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames, ensure_forward
+from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames
 from causeway.protocols.shared.limits import PlannedTick
 
 FORK = "fork"
@@ -60,12 +60,11 @@ class RelayForkSection(FaultSection):
         "the relay chain goes back to an elder leaf.",
     )
     followers: Mapping[str, int] = Field(
-        default_factory=dict,
-        description="Which branch parachains follow, by name; that of those not named is drawn.",
+        default_factory=dict, description="Which branch parachains follow, by name; that of those not named is drawn."
     )
 
     @model_validator(mode="after")
-    def _leaves_there_are(self) -> Self:
+    def _validate_branches(self) -> Self:
         named = {f"followers.{name}": leaf for name, leaf in self.followers.items()}
         named |= {f"elder.{row}": leaf for row, leaf in enumerate(self.elder)}
         for name, leaf in {"kept": self.kept, **named}.items():
@@ -73,7 +72,7 @@ class RelayForkSection(FaultSection):
                 raise ValueError(f"{name} = {leaf}: allowed: 0 to {self.leaves - 1}, one of the branches")
         if self.until - self.tick >= MOST_ANCESTORS:
             raise ValueError(f"until = {self.until}: allowed: at most {MOST_ANCESTORS} ticks from {self.tick} on")
-        return ensure_forward(self, self.until, "tick", self.tick)
+        return self
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
@@ -81,7 +80,7 @@ class RelayForkSection(FaultSection):
         args: dict[str, Any] = {LEAVES: self.leaves, KEPT: self.kept, FOLLOWERS: followers}
         args |= {} if self.of is None else {OF: self.of}
         args |= {ELDER: sorted({*self.elder})} if self.elder else {}
-        return FaultRule(self.kind, None, None, self.tick, self.until, args)
+        return FaultRule(self.kind, None, None, *self.span, args)
 
 
 class CandidateSection(FaultSection):
@@ -127,14 +126,9 @@ class CandidateSection(FaultSection):
         "call_bytes",
     ] = Field(..., description="What is wrong with it.")
 
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "tick", self.tick)
-
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
-        last = self.tick if self.until is None else self.until
-        return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, last, {WHAT: self.what})
+        return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, *self.span, {WHAT: self.what})
 
 
 def check_candidate_fault(fault: FaultRule, row: int, relay: int, channels: str) -> None:

@@ -33,6 +33,7 @@ from causeway.protocols.relay_chain.state import (
     STATE_TABLES,
     UNROUTED_SCHEMA,
     RelayLeaf,
+    blank_rows,
 )
 from causeway.protocols.shared.digests import digests, rows_equal
 
@@ -58,14 +59,10 @@ def add_dropped_queues(leaf: RelayLeaf, queues: Frame, why: DropReason, number: 
     count = len(queues)
     if count == 0:
         return leaf
-    columns = {
-        "chain": np.full(count, RELAY_POSITION, dtype=np.uint32),
-        "leaf": np.full(count, leaf.blocks["leaf"][0], dtype=np.uint8),
-        **{name: queues[name] for name in ("to", "source", "issued")},
-        "why": np.full(count, why, dtype=np.uint8),
-        "until": np.full(count, number + TOLD_BLOCKS - 1, dtype=np.uint64),
-    }
-    joined = concat([leaf.dropped, Frame(columns, count).select(DROPPED_SCHEMA.names)])
+    named = {name: queues[name] for name in ("to", "source", "issued")}
+    at = {"chain": RELAY_POSITION, "leaf": leaf.blocks["leaf"][0]}
+    added = blank_rows(DROPPED_SCHEMA, count, **at, **named, why=why, until=number + TOLD_BLOCKS - 1)
+    joined = concat([leaf.dropped, added])
     order = STATE_TABLES["dropped"].order
     return replace(leaf, dropped=joined.take(stable_order(*(joined[name] for name in order))))
 
@@ -153,23 +150,9 @@ def _register(leaf: RelayLeaf, call: ParachainCall, row: np.ndarray) -> RelayLea
             columns["head"][row] = digests([call.head])
         return replace(leaf, paras=paras.with_columns(**columns))
     genesis = leaf.ancestry["hash"][0].tobytes() if len(leaf.ancestry) else leaf.hash
-    zero = np.zeros(1, dtype=np.uint64)
-    added = Frame(
-        {
-            "chain": np.array([RELAY_POSITION], dtype=np.uint32),
-            "leaf": leaf.blocks["leaf"],
-            "para": np.array([call.para], dtype=np.uint32),
-            "active": np.ones(1, dtype=np.uint8),
-            "number": zero,
-            "head": digests([call.genesis if call.head is None else call.head]),
-            "watermark": zero,
-            "watermark_hash": digests([genesis]),
-            "included": zero,
-            "refused": np.zeros((1, 32), dtype=np.uint8),
-        },
-        1,
-    )
-    joined = concat([paras, added.select(PARAS_SCHEMA.names)])
+    hashes = {"head": digests([call.genesis if call.head is None else call.head]), "watermark_hash": digests([genesis])}
+    at = {"chain": RELAY_POSITION, "leaf": leaf.blocks["leaf"], "para": call.para}
+    joined = concat([paras, blank_rows(PARAS_SCHEMA, 1, **at, active=1, **hashes)])
     return replace(leaf, paras=joined.take(stable_order(joined["para"])))
 
 
@@ -196,17 +179,9 @@ def _censor(leaf: RelayLeaf, call: ParachainCall, number: int) -> RelayLeaf:
         return replace(leaf, blocked=blocked.filter(~is_pair))
     if is_pair.any():
         return leaf
-    added = Frame(
-        {
-            "chain": np.array([RELAY_POSITION], dtype=np.uint32),
-            "leaf": leaf.blocks["leaf"],
-            "to": np.array([call.para], dtype=np.uint32),
-            "source": np.array([call.other], dtype=np.uint32),
-            "since": np.array([number], dtype=np.uint64),
-        },
-        1,
-    )
-    joined = concat([blocked, added.select(BLOCKED_SCHEMA.names)])
+    pair = {"to": call.para, "source": call.other}
+    at = {"chain": RELAY_POSITION, "leaf": leaf.blocks["leaf"]}
+    joined = concat([blocked, blank_rows(BLOCKED_SCHEMA, 1, **at, **pair, since=number)])
     return replace(leaf, blocked=joined.take(stable_order(joined["to"], joined["source"])))
 
 
@@ -267,17 +242,36 @@ def include(
     fits[fits] = paras["active"][at[fits]] == 1
     fits[fits] = rows_equal(rows["parent"][fits], paras["head"][at[fits]])
     codes = np.where(fits, Inclusion.OK, Inclusion.ParentMismatch).astype(np.int64)
-    _merge_codes(codes, _check_queues(receipts, paras))
+    # Earlier errors take precedence.
+    codes = np.where(codes == Inclusion.OK, _check_queues(receipts, paras), codes)
     if options.watermark_mode == "per_candidate":
-        _merge_codes(codes, _check_watermarks(rows, at, leaf, options.watermark_rule))
-    codes = _check_duplicates(codes, rows["source"])
+        codes = np.where(codes == Inclusion.OK, _check_watermarks(rows, at, leaf, options.watermark_rule), codes)
+    # Refuse all but the first valid receipt of each parachain (ICMP 3.1).
+    order = stable_order(rows["source"])
+    groups = group_rows(rows["source"][order])
+    valid = (codes[order] == Inclusion.OK).astype(np.int64)
+    before = np.cumsum(valid) - valid
+    before -= groups.spread(before[groups.starts])
+    codes[order[before > 0]] = Inclusion.DuplicateCandidate
     good = codes == Inclusion.OK
     included, at_included = rows.filter(good), at[good]
     if options.watermark_mode == "now_minus_1":
-        leaf = add_dropped_queues(leaf, _skipped_queues(leaf.unrouted, included), DropReason.Skipped, number)
+        # Drop the queues above an included watermark, posted before this block (ICMP D-12).
+        unrouted = leaf.unrouted
+        row = lookup_rows(included, Frame({"source": unrouted["to"]}, len(unrouted)), ("source",), ordered=False)
+        skipped = row >= 0
+        skipped[skipped] = unrouted["number"][skipped] > included["watermark"][row[skipped]]
+        leaf = add_dropped_queues(leaf, unrouted.filter(skipped), DropReason.Skipped, number)
         parent = np.full(len(included), leaf.number, dtype=np.uint64)
         included = included.with_columns(watermark=parent, watermark_hash=digests([leaf.hash] * len(included)))
-    after = _apply_receipts(paras, included, at_included, number)
+    # 3.1 step 4, first half: apply the heads and watermarks of receipts.
+    after = paras
+    if len(included):
+        columns = {}
+        for name in ("number", "head", "watermark", "watermark_hash", "included"):
+            columns[name] = paras[name].copy()
+            columns[name][at_included] = number if name == "included" else included[name]
+        after = paras.with_columns(**columns).select(PARAS_SCHEMA.names)
     # Record the last refused block of each parachain.
     refused_rows = np.flatnonzero((codes != Inclusion.OK) & (codes != Inclusion.DuplicateCandidate) & (at >= 0))
     if len(refused_rows):
@@ -309,25 +303,6 @@ def set_posted_hash(leaf: RelayLeaf, number: int, block_hash: bytes) -> RelayLea
     return replace(leaf, unrouted=unrouted.with_columns(hash=hashes))
 
 
-def _merge_codes(codes: Codes, found: Codes) -> None:
-    """Merge the codes of a further check; earlier errors take precedence."""
-    codes[:] = np.where(codes == Inclusion.OK, found, codes)
-
-
-def _check_duplicates(codes: Codes, source: npt.NDArray[np.uint32]) -> Codes:
-    """Refuse all but the first valid receipt of each parachain (ICMP 3.1)."""
-    if len(codes) < 2:
-        return codes
-    order = stable_order(source)
-    groups = group_rows(source[order])
-    good = (codes[order] == Inclusion.OK).astype(np.int64)
-    before = np.cumsum(good) - good
-    before -= groups.spread(before[groups.starts])
-    found = codes.copy()
-    found[order[before > 0]] = Inclusion.DuplicateCandidate
-    return found
-
-
 def _check_queues(receipts: CandidateReceipts, paras: Frame) -> Codes:
     """Check egress queues (ICMP 3.1 step 2).
 
@@ -344,16 +319,8 @@ def _check_queues(receipts: CandidateReceipts, paras: Frame) -> Codes:
     empty = rows_equal(pairs["root"], digests([EMPTY_ROOT] * len(pairs)))
     active = np.isin(pairs["to"], paras["para"][paras["active"] == 1])
     own = pairs["to"] == rows["source"][at]
-    wrong = np.select(
-        [falls, own, empty, ~active],
-        [
-            Inclusion.EgressOutOfOrder,
-            Inclusion.SelfAddressed,
-            Inclusion.EmptyTrieRoot,
-            Inclusion.DestinationDoesNotExist,
-        ],
-        Inclusion.OK,
-    )
+    errors = [Inclusion.EgressOutOfOrder, Inclusion.SelfAddressed, Inclusion.EmptyTrieRoot]
+    wrong = np.select([falls, own, empty, ~active], [*errors, Inclusion.DestinationDoesNotExist], Inclusion.OK)
     bad = np.flatnonzero(wrong)[::-1]
     found[at[bad]] = wrong[bad]
     return found
@@ -399,31 +366,6 @@ def _check_watermarks(rows: Frame, at: npt.NDArray[np.int64], leaf: RelayLeaf, r
     ).astype(np.int64)
 
 
-def _apply_receipts(paras: Frame, included: Frame, at: npt.NDArray[np.int64], number: int) -> Frame:
-    """Apply the heads and watermarks of receipts (ICMP 3.1 step 4, first half)."""
-    if len(included) == 0:
-        return paras
-    columns = {}
-    for name, value in (
-        ("number", included["number"]),
-        ("head", included["head"]),
-        ("watermark", included["watermark"]),
-        ("watermark_hash", included["watermark_hash"]),
-        ("included", np.full(len(included), number, dtype=np.uint64)),
-    ):
-        columns[name] = paras[name].copy()
-        columns[name][at] = value
-    return paras.with_columns(**columns).select(PARAS_SCHEMA.names)
-
-
-def _skipped_queues(unrouted: Frame, included: Frame) -> Frame:
-    """Return the queues above an included watermark, posted before this block (ICMP D-12)."""
-    at = lookup_rows(included, Frame({"source": unrouted["to"]}, len(unrouted)), ("source",), ordered=False)
-    skipped = at >= 0
-    skipped[skipped] = unrouted["number"][skipped] > included["watermark"][at[skipped]]
-    return unrouted.filter(skipped)
-
-
 def _posted_queues(
     receipts: CandidateReceipts, included: Frame, blocked: Frame, number: int, tick: int
 ) -> tuple[Frame, Frame]:
@@ -434,20 +376,9 @@ def _posted_queues(
     is_routed = np.ones(len(pairs), dtype=bool)
     if len(blocked):
         is_routed = lookup_rows(blocked, pairs.with_columns(source=source), ("to", "source")) < 0
-    count = len(pairs)
-    rows = Frame(
-        {
-            "chain": np.full(count, RELAY_POSITION, dtype=np.uint32),
-            "number": np.full(count, number, dtype=np.uint64),
-            "to": pairs["to"],
-            "source": source,
-            "issued": included["number"][at],
-            "tick": np.full(count, tick, dtype=np.uint64),
-            "root": pairs["root"],
-            "hash": np.zeros((count, 32), dtype=np.uint8),
-        },
-        count,
-    )
+    posted = {"to": pairs["to"], "source": source, "issued": included["number"][at], "root": pairs["root"]}
+    at_block = {"chain": RELAY_POSITION, "number": number, "tick": tick}
+    rows = blank_rows(UNROUTED_SCHEMA, len(pairs), **at_block, **posted)
     order = stable_order(rows["to"], rows["source"])
     rows, is_routed = rows.take(order), is_routed[order]
     return (rows, rows.filter(~is_routed)) if is_routed.all() else (rows.filter(is_routed), rows.filter(~is_routed))

@@ -14,53 +14,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.queues import Queues
-from causeway.protocols.contract import StateTable, Visibility
+from causeway.protocols.contract import DIGEST, UINT8, UINT32, UINT64, StateTable, Visibility, table_schema
 from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.shared.execution import ACCOUNTS
 from causeway.protocols.shared.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, OUTBOUND_SCHEMA
 from causeway.protocols.shared.state_tables import TableState
 
-
-def _field(name: str, kind: pa.DataType) -> pa.Field:
-    return pa.field(name, kind, nullable=False)
-
-
-U8, U32, UINT64, DIGEST = pa.uint8(), pa.uint32(), pa.uint64(), pa.binary(32)
-
-BLOCKS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("leaf", U8),
-        _field("number", UINT64),
-        _field("hash", DIGEST),
-        _field("parent", DIGEST),
-        _field("next_tick", UINT64),
-    ]
-)
+BLOCKS_SCHEMA = table_schema(chain=UINT32, leaf=UINT8, number=UINT64, hash=DIGEST, parent=DIGEST, next_tick=UINT64)
 """One row a leaf of the relay chain: its block, and the first tick after that block."""
 
-PARTINGS_SCHEMA = pa.schema([_field("chain", U32), _field("leaf", U8), _field("other", U8), _field("height", UINT64)])
+PARTINGS_SCHEMA = table_schema(chain=UINT32, leaf=UINT8, other=UINT8, height=UINT64)
 """One row a pair of leaves, ``leaf`` < ``other``: the height of their first separate block."""
 
-PARAS_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("leaf", U8),
-        _field("para", U32),
-        _field("active", U8),
-        _field("number", UINT64),
-        _field("head", DIGEST),
-        _field("watermark", UINT64),
-        _field("watermark_hash", DIGEST),
-        _field("included", UINT64),
-        _field("refused", DIGEST),
-    ]
+_LEAF = {"chain": UINT32, "leaf": UINT8}
+_WATERMARK = {"watermark": UINT64, "watermark_hash": DIGEST}
+
+PARAS_SCHEMA = table_schema(
+    **_LEAF, para=UINT32, active=UINT8, number=UINT64, head=DIGEST, **_WATERMARK, included=UINT64, refused=DIGEST
 )
 """One row a parachain ever registered at a leaf (ICMP 2.2).
 
@@ -68,108 +45,63 @@ Registration (1), number and hash of the last included block, watermark, number 
 of the last refused block (zeros: none).
 """
 
-UNROUTED_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("leaf", U8),
-        _field("number", UINT64),
-        _field("to", U32),
-        _field("source", U32),
-        _field("issued", UINT64),
-        _field("tick", UINT64),
-        _field("root", DIGEST),
-        _field("hash", DIGEST),
-    ]
+UNROUTED_SCHEMA = table_schema(
+    **_LEAF, number=UINT64, to=UINT32, source=UINT32, issued=UINT64, tick=UINT64, root=DIGEST, hash=DIGEST
 )
 """One row a queue above the watermark of ``to`` at a leaf (``Unrouted``, 3.1).
 
 Relay block ``number`` with ``hash`` posted it in ``tick``. ``issued`` is the sender's block number.
 """
 
-CANDIDATES_SCHEMA = pa.schema(
-    [
-        _field("source", U32),
-        _field("destination", U32),
-        _field("number", UINT64),
-        _field("parent", DIGEST),
-        _field("head", DIGEST),
-        _field("relay_number", UINT64),
-        _field("relay_hash", DIGEST),
-        _field("watermark", UINT64),
-        _field("watermark_hash", DIGEST),
-    ]
+_RELAY_PARENT = {"relay_number": UINT64, "relay_hash": DIGEST}
+
+CANDIDATES_SCHEMA = table_schema(
+    source=UINT32, destination=UINT32, number=UINT64, parent=DIGEST, head=DIGEST, **_RELAY_PARENT, **_WATERMARK
 )
 """One row the last block of a parachain until its inclusion: its receipt (ICMP 2.2).
 
 ``destination`` is the relay chain, ``relay_number`` and ``relay_hash`` the relay parent.
 """
 
-EGRESS_SCHEMA = pa.schema(
-    [_field("source", U32), _field("destination", U32), _field("place", U32), _field("to", U32), _field("root", DIGEST)]
-)
+EGRESS_SCHEMA = table_schema(source=UINT32, destination=UINT32, place=UINT32, to=UINT32, root=DIGEST)
 """One row an entry of a receipt's egress_queue_roots, in order of ``place``."""
 
-TIPS_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("number", UINT64), _field("head", DIGEST), _field("height", UINT64)]
-)
+TIPS_SCHEMA = table_schema(chain=UINT32, number=UINT64, head=DIGEST, height=UINT64)
 """One row the last block of a parachain, and its height."""
 
-RETURNS_SCHEMA = pa.schema([_field("chain", U32), _field("height", UINT64), _field("past", UINT64)])
+RETURNS_SCHEMA = table_schema(chain=UINT32, height=UINT64, past=UINT64)
 """One row a rollback of a parachain at ``height`` to its state at height ``past``.
 
 Heights between are not part of its history.
 """
 
-QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
+QUEUES_SCHEMA = table_schema(*LANE_FIELDS, begin=UINT64, next_index=UINT64)
 
-RUNS_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        _field("height", UINT64),
-        _field("first", UINT64),
-        _field("count", UINT64),
-        _field("number", UINT64),
-        _field("root", DIGEST),
-    ]
-)
+RUNS_SCHEMA = table_schema(*LANE_FIELDS, height=UINT64, first=UINT64, count=UINT64, number=UINT64, root=DIGEST)
 """One row a segment of a lane: a stored egress queue.
 
 ``number`` is the issuing block of the parachain, ``root`` the queue's root (zeros for local lanes).
 """
 
-CURSORS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("number", UINT64)])
+CURSORS_SCHEMA = table_schema(*LANE_FIELDS, index=UINT64, number=UINT64)
 """One row a lane to a chain: next index, and the chain's last consuming block."""
 
-ANCESTRY_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("leaf", U8), _field("number", UINT64), _field("hash", DIGEST)]
-)
+ANCESTRY_SCHEMA = table_schema(chain=UINT32, leaf=UINT8, number=UINT64, hash=DIGEST)
 """One row an ancestor of a leaf that a watermark may name."""
 
-BLOCKED_SCHEMA = pa.schema(
-    [_field("chain", U32), _field("leaf", U8), _field("to", U32), _field("source", U32), _field("since", UINT64)]
-)
+BLOCKED_SCHEMA = table_schema(chain=UINT32, leaf=UINT8, to=UINT32, source=UINT32, since=UINT64)
 """One row a censored pair of parachains (``Blocked``, ICMP 5.1 (2)).
 
 ``to`` censors ``source`` since block ``since``.
 """
 
-DROPPED_SCHEMA = pa.schema(
-    [
-        _field("chain", U32),
-        _field("leaf", U8),
-        _field("to", U32),
-        _field("source", U32),
-        _field("issued", UINT64),
-        _field("why", U8),
-        _field("until", UINT64),
-    ]
-)
+DROPPED_SCHEMA = table_schema(**_LEAF, to=UINT32, source=UINT32, issued=UINT64, why=UINT8, until=UINT64)
 """One row a queue of block ``issued`` of ``source`` that a leaf never routes.
 
 ``why`` is a ``DropReason``. The relay blocks up to number ``until`` list it for the sender.
 """
 
-POOL_SCHEMA = pa.schema([_field("chain", U32), _field("place", UINT64), *MESSAGE_FIELDS])
+POOL_SCHEMA = pa.schema([*table_schema(chain=UINT32, place=UINT64), *MESSAGE_FIELDS])
 """One row a pending message from a user to a chain, in order of arrival."""
 
 STATE_TABLES = {
@@ -202,11 +134,7 @@ STATE_TABLES = {
     "returns": StateTable(RETURNS_SCHEMA, "chain", ("chain", "height"), chains=("chain",)),
     "queues": StateTable(QUEUES_SCHEMA, "source", LANE, chains=("source", "destination")),
     "runs": StateTable(
-        RUNS_SCHEMA,
-        "source",
-        (*LANE, "first"),
-        chains=("source", "destination"),
-        shown=Visibility.DESTINATION,
+        RUNS_SCHEMA, "source", (*LANE, "first"), chains=("source", "destination"), shown=Visibility.DESTINATION
     ),
     "cursors": StateTable(
         CURSORS_SCHEMA,
@@ -260,19 +188,20 @@ class State(TableState):
         return self.with_tables(**rows)
 
 
-def blank_rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
+def blank_rows(schema: pa.Schema, count: int, **given: Any) -> Frame:
     """Create rows of a table with given columns and zeros elsewhere.
 
     Args:
-        schema: Schema of the table.
+        schema: Schema of the table, of numbers and digests.
         count: Number of rows.
-        given: Columns by name.
+        given: Columns by name, or one value for all rows.
     """
     columns = {}
     for column in schema:
         digest = pa.types.is_fixed_size_binary(column.type)
         shape, kind = ((count, 32), np.uint8) if digest else (count, column.type.to_pandas_dtype())
-        columns[column.name] = given.get(column.name, np.zeros(shape, dtype=kind))
+        value = given.get(column.name, 0)
+        columns[column.name] = value.astype(kind, copy=False) if np.ndim(value) else np.full(shape, value, dtype=kind)
     return Frame(columns, count)
 
 
@@ -310,18 +239,6 @@ class RelayLeaf:
         """Return the hash of the leaf's block."""
         return bytes(self.blocks["hash"][0].tobytes())
 
-    @classmethod
-    def of(cls, tables: Mapping[str, Frame], leaf: int) -> RelayLeaf:
-        """Select the rows of a leaf from the relay chain's tables.
-
-        Args:
-            tables: Tables by name.
-            leaf: Number of the leaf.
-        """
-        if len(tables["blocks"]) == 1:
-            return cls(*(tables[name] for name in OF_LEAVES))
-        return cls(*(tables[name].filter(tables[name]["leaf"] == np.uint8(leaf)) for name in OF_LEAVES))
-
     def named(self, leaf: int) -> RelayLeaf:
         """Return these rows as those of another leaf.
 
@@ -346,7 +263,11 @@ def read_leaves(tables: Mapping[str, Frame]) -> list[RelayLeaf]:
     Args:
         tables: Tables by name.
     """
-    return [RelayLeaf.of(tables, leaf) for leaf in tables["blocks"]["leaf"].tolist()]
+    rows = [tables[name] for name in OF_LEAVES]
+    if len(tables["blocks"]) == 1:
+        return [RelayLeaf(*rows)]
+    leaves = tables["blocks"]["leaf"]
+    return [RelayLeaf(*(frame.filter(frame["leaf"] == leaf) for frame in rows)) for leaf in leaves]
 
 
 def store_leaves(state: State, leaves: Sequence[RelayLeaf]) -> State:
@@ -391,11 +312,5 @@ def partings_after(partings: Frame, origins: Mapping[int, int], height: int) -> 
         for other, origin in origins.items()
         if leaf < other
     ]
-    columns = np.array(rows, dtype=np.uint64).reshape(-1, 3).T
-    fields = {
-        field.name: column.astype(field.type.to_pandas_dtype())
-        for field, column in zip(
-            (PARTINGS_SCHEMA.field(name) for name in ("leaf", "other", "height")), columns, strict=True
-        )
-    }
-    return Frame({"chain": np.full(len(rows), RELAY_POSITION, dtype=np.uint32), **fields}, len(rows))
+    columns = zip(("leaf", "other", "height"), np.array(rows, dtype=np.uint64).reshape(-1, 3).T, strict=True)
+    return blank_rows(PARTINGS_SCHEMA, len(rows), chain=RELAY_POSITION, **dict(columns))

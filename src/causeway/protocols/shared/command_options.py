@@ -60,7 +60,5 @@ COUNTERPARTY = "The chain at the other end of the connection or stream."
 INDEX = "Prove the entry or message with this index."
 
 TRUST_OUT = FileOption(
-    "trust_out",
-    "Write what to trust to this file: the header with the root, or the public key.",
-    verified_by="--trust",
+    "trust_out", "Write what to trust to this file: the header with the root, or the public key.", verified_by="--trust"
 )

@@ -17,7 +17,7 @@ from causeway_proofs.order import U64, Rows, group_rows, stable_order
 from causeway.core.frame import Frame, empty_frame, from_table, repeat_value
 from causeway.core.queues import Queues
 from causeway.core.vocabulary import NO_CHAIN, Event, Kind, RejectCode, Via
-from causeway.protocols.contract import Chains, Hosts, StateTable
+from causeway.protocols.contract import BYTES, UINT64, Chains, Hosts, StateTable, table_schema
 from causeway.protocols.shared.events import EventLog, event_rows
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
 
@@ -46,21 +46,13 @@ MAX_CERTIFIED_DATA_BYTES = 32
 It is that of the deployed system (``ic0.certified_data_set``).
 """
 
-CERTIFIED_DATA_SCHEMA = pa.schema(
-    [pa.field("program", pa.uint64(), nullable=False), pa.field("data", pa.binary(), nullable=False)]
-)
+CERTIFIED_DATA_SCHEMA = table_schema(program=UINT64, data=BYTES)
 """Certified data of programs, at most ``MAX_CERTIFIED_DATA_BYTES`` each."""
 
 _ATTACHED = ("before_high", "before_low", "after_high", "after_low")
 
-ACCEPTED_SCHEMA = pa.schema(
-    [
-        pa.field("row", pa.int64(), nullable=False),
-        *(
-            pa.field(name, pa.uint64(), nullable=False)
-            for name in ("program", "sender", "callback", "deadline", *_ATTACHED)
-        ),
-    ]
+ACCEPTED_SCHEMA = table_schema(
+    row=pa.int64(), **dict.fromkeys(("program", "sender", "callback", "deadline", *_ATTACHED), UINT64)
 )
 """Amounts that programs accepted from open requests, one row each.
 
@@ -103,30 +95,24 @@ class ProgramRunner(Protocol):
 
     def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
         """Return a mask of the ``programs`` (numbers) with a class, which can be installed."""
-        ...
 
     def schemas(self) -> Mapping[str, pa.Schema]:
         """Return the schema of the state table of every program class in use."""
-        ...
 
     @property
     def changed(self) -> U64:
         """Return the programs installed, or given another class, after genesis, ascending."""
-        ...
 
     def outdated(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> U64:
         """Return the ``programs`` (among ``changed``) to install, or with a state of an old class."""
-        ...
 
     def brought_up(
         self, programs: U64, accounts: Frame, states: Mapping[str, Frame]
     ) -> tuple[Frame, Mapping[str, Frame]]:
         """Return accounts and states with the outdated ``programs`` installed or replaced."""
-        ...
 
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
         """Return the accounts and the states of ``programs`` (numbers) at genesis."""
-        ...
 
     def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
         """Run the handlers.
@@ -136,17 +122,10 @@ class ProgramRunner(Protocol):
             accounts: The accounts.
             states: The program states by class.
         """
-        ...
 
 
-ACCOUNTS_SCHEMA = pa.schema(
-    [
-        pa.field("program", pa.uint64(), nullable=False),
-        pa.field("next_callback", pa.uint64(), nullable=False),
-        pa.field("balance_over", pa.uint64(), nullable=False),
-        pa.field("balance_high", pa.uint64(), nullable=False),
-        pa.field("balance_low", pa.uint64(), nullable=False),
-    ]
+ACCOUNTS_SCHEMA = table_schema(
+    program=UINT64, next_callback=UINT64, balance_over=UINT64, balance_high=UINT64, balance_low=UINT64
 )
 """The account of every installed program; a program without a row is not installed.
 

@@ -7,7 +7,7 @@ A protocol with other kinds, or further keys, declares its own sections
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from causeway_proofs.errors import InvalidInput
 from pydantic import Field, model_validator
@@ -16,8 +16,6 @@ from causeway.config.faults import FaultRule
 from causeway.config.section import U64_MAX, ContentSection, ProgramReference, ScenarioSection, TickNumber
 
 EVERY = "*"
-
-Kind = TypeVar("Kind", bound="FaultSection")
 
 
 class NetworkNames(Protocol):
@@ -28,21 +26,36 @@ class NetworkNames(Protocol):
 
     def chain(self, name: str, key: str) -> int:
         """Return the number of the chain ``name``."""
-        ...
 
     def program(self, reference: int | str, key: str) -> int:
         """Return the number of a program from its name or number."""
-        ...
 
     def fail(self, key: str, text: str) -> InvalidInput:
         """Return the error for ``key``."""
-        ...
 
 
 class FaultSection(ScenarioSection):
     """One section ``[[faults]]``. ``once``: at most one of the kind from one chain to another."""
 
     once: ClassVar[bool] = False
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Return the first and the last tick.
+
+        Without ``until`` a fault ``from`` a tick on lasts for ever, one of a ``tick`` for this tick alone.
+        """
+        lasting, until = hasattr(self, "from_tick"), getattr(self, "until", None)
+        first: int = getattr(self, "from_tick" if lasting else "tick", 0)
+        return first, (U64_MAX if lasting else first) if until is None else until
+
+    @model_validator(mode="after")
+    def _validate_span(self) -> Self:
+        first, last = self.span
+        if last < first:
+            key = "from" if hasattr(self, "from_tick") else "tick"
+            raise ValueError(f"until = {last} must not be below {key} = {first}")
+        return self
 
     @abstractmethod
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
@@ -84,17 +97,34 @@ class HaltSection(FaultSection):
     until: TickNumber | None = Field(None, description="Last tick of the fault; without it, it lasts for ever.")
     chain: str = Field(..., description="Name of the chain.")
 
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "from", self.from_tick)
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
+        """Return the fault with resolved names."""
+        return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, *self.span)
+
+
+class _PairSection(FaultSection):
+    """A fault between two chains."""
+
+    if TYPE_CHECKING:
+        kind: str
+        source: str
+        destination: str
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault with resolved names."""
-        chain = names.chain(self.chain, f"{key}.chain")
-        return FaultRule(self.kind, chain, None, self.from_tick, U64_MAX if self.until is None else self.until)
+        source, destination = (
+            None if name == EVERY else names.chain(name, f"{key}.{end}")
+            for end, name in (("source", self.source), ("destination", self.destination))
+        )
+        if source == destination and source is not None:
+            raise names.fail(f"{key}.destination", f'"{self.destination}": must differ from source')
+        return FaultRule(self.kind, source, destination, *self.span, self._args())
+
+    def _args(self) -> dict[str, Any]:
+        return {}
 
 
-class DropSection(FaultSection):
+class DropSection(_PairSection):
     """``kind = "drop"``: what one chain offers another is not carried."""
 
     kind: Literal["drop"] = Field(..., description="This fault.")
@@ -103,21 +133,8 @@ class DropSection(FaultSection):
     source: str = Field(EVERY, description='Name of the offering chain, `"*"` for every one.')
     destination: str = Field(EVERY, description='Name of the fetching chain, `"*"` for every one.')
 
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "from", self.from_tick)
 
-    def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault with resolved names."""
-        ends = _ends(self.source, self.destination, names, key)
-        last = U64_MAX if self.until is None else self.until
-        return FaultRule(self.kind, *ends, self.from_tick, last, self._args())
-
-    def _args(self) -> dict[str, Any]:
-        return {}
-
-
-class OfferSection(FaultSection):
+class OfferSection(_PairSection):
     """``kind = "replay" | "gap" | "tamper"``: a carrier offers what is false.
 
     Replay: what was taken before, again. Gap: what starts one index too high. Tamper: a root or proof that was altered.
@@ -128,46 +145,6 @@ class OfferSection(FaultSection):
     destination: str = Field(EVERY, description='Name of the chain they are offered to, `"*"` for every one.')
     tick: TickNumber = Field(..., description="When it is offered first.")
     until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
-
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "tick", self.tick)
-
-    def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault with resolved names."""
-        ends = _ends(self.source, self.destination, names, key)
-        return FaultRule(self.kind, *ends, self.tick, self.tick if self.until is None else self.until, self._args())
-
-    def _args(self) -> dict[str, Any]:
-        return {}
-
-
-def ensure_forward(section: Kind, until: int | None, key: str, first: int) -> Kind:
-    """Check that a section's last tick is not below its first, and return the section.
-
-    Args:
-        section: The section.
-        until: The last tick, if any.
-        key: The key of the first tick.
-        first: The first tick.
-
-    Raises:
-        ValueError: The last tick is below the first.
-    """
-    if until is not None and until < first:
-        raise ValueError(f"until = {until} must not be below {key} = {first}")
-    return section
-
-
-def _ends(source: str, destination: str, names: NetworkNames, key: str) -> tuple[int | None, int | None]:
-    """Return the numbers of both chains, None for any."""
-    first, second = (
-        None if name == EVERY else names.chain(name, f"{key}.{which}")
-        for which, name in (("source", source), ("destination", destination))
-    )
-    if first == second and first is not None:
-        raise names.fail(f"{key}.destination", f'"{destination}": must differ from source')
-    return first, second
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (ForgeSection, DropSection, OfferSection, HaltSection)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway_proofs.order import U64
 
 from causeway.config.faults import FOR_EVER, FaultRule, Faults
-from causeway.core.frame import Frame, empty_frame
+from causeway.core.frame import Frame
 from causeway.core.vocabulary import Kind
 from causeway.protocols.contract import Chains
 from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
@@ -28,23 +28,6 @@ TAMPER = "tamper"
 
 PASSIVE = (HALT, DROP)
 """Fault kinds of every protocol that only prevent activity."""
-
-_NONE_FORGED = empty_frame(
-    pa.schema(
-        [
-            ("source", pa.uint32()),
-            ("sender", pa.uint64()),
-            ("receiver", pa.uint64()),
-            ("kind", pa.uint8()),
-            ("callback", pa.uint64()),
-            ("code", pa.uint8()),
-            ("deadline", pa.uint32()),
-            ("amount_high", pa.uint64()),
-            ("amount_low", pa.uint64()),
-            ("payload", pa.binary()),
-        ]
-    )
-)
 
 
 class Interference:
@@ -108,9 +91,6 @@ class Interference:
             for fault in self.acting(tick, FORGE)
             if fault.source is not None and self.positions[fault.source] in chains
         ]
-        return _NONE_FORGED if not due else self._forgeries(due)
-
-    def _forgeries(self, due: list[tuple[int, Any]]) -> Frame:
         return Frame(
             {
                 "source": np.array([source for source, _ in due], dtype=np.uint32),

@@ -12,19 +12,11 @@ import pyarrow as pa
 
 from causeway.core.frame import Frame, empty_frame, repeat_bytes, repeat_text, repeat_value
 from causeway.core.joins import encode_keys, expand_ranges
-from causeway.protocols.contract import RANGES_SCHEMA
+from causeway.protocols.contract import BYTES, RANGES_SCHEMA, TEXT, UINT8, UINT32, UINT64, table_schema
 
 MESSAGE_FIELDS = [
-    pa.field("kind", pa.uint8(), nullable=False),
-    pa.field("sender", pa.uint64(), nullable=False),
-    pa.field("receiver", pa.uint64(), nullable=False),
-    pa.field("callback", pa.uint64(), nullable=False),
-    pa.field("amount_high", pa.uint64(), nullable=False),
-    pa.field("amount_low", pa.uint64(), nullable=False),
-    pa.field("code", pa.uint8(), nullable=False),
-    pa.field("deadline", pa.uint32(), nullable=False),
-    pa.field("method", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-    pa.field("payload", pa.binary(), nullable=False),
+    *table_schema(kind=UINT8, sender=UINT64, receiver=UINT64, callback=UINT64, amount_high=UINT64, amount_low=UINT64),
+    *table_schema(code=UINT8, deadline=UINT32, method=pa.dictionary(pa.int32(), TEXT), payload=BYTES),
 ]
 """The fields of a message.
 
@@ -41,19 +33,9 @@ LANE = ("source", "destination", "substream")
 LANE_COLUMNS = [*LANE, "index"]
 """The position of a message in a lane."""
 
-LANE_FIELDS = [
-    pa.field("source", pa.uint32(), nullable=False),
-    pa.field("destination", pa.uint32(), nullable=False),
-    pa.field("substream", pa.uint64(), nullable=False),
-]
+LANE_FIELDS = [*table_schema(source=UINT32, destination=UINT32, substream=UINT64)]
 
-QUEUED_SCHEMA = pa.schema(
-    [
-        *MESSAGE_FIELDS,
-        pa.field("index", pa.uint64(), nullable=False),
-        pa.field("sent_tick", pa.uint64(), nullable=False),
-    ]
-)
+QUEUED_SCHEMA = table_schema(*MESSAGE_FIELDS, index=UINT64, sent_tick=UINT64)
 """An element of an ingress, input or output queue.
 
 ``sent_tick`` is its tick (0 for ingress).
@@ -65,14 +47,8 @@ NO_QUEUE = 2**64 - 1
 FORGED = 2**64 - 2
 """Index in an output queue of a message forged by a byzantine chain."""
 
-OUTBOUND_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        pa.field("index", pa.uint64(), nullable=False),
-        *MESSAGE_FIELDS,
-        pa.field("queue_index", pa.uint64(), nullable=False),
-        pa.field("sent_tick", pa.uint64(), nullable=False),
-    ]
+OUTBOUND_SCHEMA = table_schema(
+    *LANE_FIELDS, *table_schema(index=UINT64), *MESSAGE_FIELDS, queue_index=UINT64, sent_tick=UINT64
 )
 """A message in a lane from ``source`` to ``destination``.
 

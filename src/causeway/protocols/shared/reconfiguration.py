@@ -8,7 +8,7 @@ tables of its stage's programs; a stage knows those of earlier stages.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,6 @@ from causeway.protocols.contract import (
     NearestState,
     Plan,
     RoundResult,
-    StateTable,
     Tick,
     View,
     earliest,
@@ -80,27 +79,7 @@ class ChangingKernel:
             raise AttributeError(name)
         return getattr(self.last, name)
 
-    # ---- network
-
-    @property
-    def name(self) -> str:
-        """Return the protocol's name."""
-        return self.last.name
-
-    @property
-    def outbound(self) -> pa.Schema:
-        """Return the columns of outbound entries."""
-        return self.last.outbound
-
-    @property
-    def logs(self) -> Mapping[str, pa.Schema]:
-        """Return the log tables by name."""
-        return self.last.logs
-
-    @property
-    def last_tick(self) -> int:
-        """Return the last tick that a scenario may use."""
-        return self.last.last_tick
+    # ---- network, besides what is equal in all stages
 
     @cached_property
     def past_heights(self) -> int:
@@ -117,21 +96,9 @@ class ChangingKernel:
         """Return the maximum number of visible heights of headers of any stage."""
         return max(kernel.header_heights for kernel in self.kernels)
 
-    def chains(self) -> Sequence[str]:
-        """Return the chains' names by position."""
-        return self.last.chains()
-
-    def numbers(self) -> U64:
-        """Return the chains' numbers in the topology by position."""
-        return self.last.numbers()
-
     def weights(self) -> npt.NDArray[np.float64]:
         """Return the relative load of each chain, by position, before any change."""
         return self.kernels[0].weights()
-
-    def tables(self) -> Mapping[str, StateTable]:
-        """Return every state table of any stage, by name."""
-        return self.last.tables()
 
     def registry_version(self, tick: int) -> int:
         """Return a number that changes with every move of a program, for the round of ``tick``."""
@@ -142,10 +109,6 @@ class ChangingKernel:
         return self.at(tick).hosts(programs, tick)
 
     # ---- states
-
-    def state(self, frames: Mapping[str, Frame]) -> Any:
-        """Return the state with these tables; absent tables are empty."""
-        return self.last.state(frames)
 
     def fit_tables(self, state: Any, tick: int) -> Any:
         """Return a state with the tables of the stage of ``tick``; the same object if it fits."""

@@ -106,6 +106,19 @@ def sort_table(table: StateTable, frame: Frame) -> Frame:
     return frame if bool((order[1:] > order[:-1]).all()) else frame.take(order)
 
 
+def replace_chains(table: StateTable, frame: Frame, chains: Chains, rows: Frame) -> Frame:
+    """Replace the rows of some chains in a table.
+
+    Args:
+        table: The declaration of the table.
+        frame: The rows of all chains.
+        chains: Positions of the chains, in the column of the owner.
+        rows: The new rows; further columns are left out.
+    """
+    others = frame.filter(~np.isin(frame[table.owner], chains))
+    return sort_table(table, concat([others, rows.select(table.schema.names)]))
+
+
 def add_role_chain(topology: Topology, role: str, title: str) -> Topology:
     """Add a chain with ``role``, named after the role, unless there is one.
 

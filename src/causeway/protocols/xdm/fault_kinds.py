@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from causeway.config.faults import FaultRule
 from causeway.config.section import U64_MAX
 from causeway.protocols.shared.faults import EVERY as ANY
-from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames, ensure_forward
+from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames
 from causeway.protocols.shared.limits import MOST_BLOCKS, PlannedTick
 
 ABSENT = "absent"
@@ -131,10 +131,6 @@ class FraudSection(FaultSection):
     )
     found: bool = Field(True, description="Whether a fraud proof ever comes.")
 
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "tick", self.tick)
-
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         chain = names.chain(self.chain, f"{key}.chain")
@@ -190,7 +186,7 @@ class ReorgSection(FaultSection):
         drawn = None not in of_some and of_one == (None, None)
         if not (planned or drawn):
             raise ValueError("give tick and depth, or chance and most (with from and until)")
-        return ensure_forward(self, self.until, "from", self.from_tick)
+        return self
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault."""
