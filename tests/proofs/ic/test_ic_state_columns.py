@@ -25,7 +25,7 @@ from causeway_proofs.ic.state_columns import (
 from causeway_proofs.ic.stream_tree import StreamTree
 from causeway_proofs.ic.witness import encode_witness
 
-from causeway.protocols.ic.ids import canister_id, canister_ids, subnet_id, subnet_ids
+from causeway.protocols.ic.ids import canister_id, canister_ids, stream_labels, subnet_id
 from tests.oracles.ic.mixed_tree import split_hash_tree
 from tests.support.ic.ic_states import generated
 
@@ -131,7 +131,7 @@ def test_state_has_the_expected_leaf_at_each_label() -> None:
         ),
         streams=StreamColumns(
             np.array([0]),
-            subnet_ids(np.array([258], dtype=np.uint64)),
+            stream_labels(np.array([258], dtype=np.uint64), np.zeros(1, dtype=np.uint64), flat=True),
             pa.array([header], pa.binary()),
             np.frombuffer(stream.messages.root, dtype=np.uint8).reshape(1, 32),
             np.array([3], dtype=np.uint64),

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from causeway_proofs.ic.stream_header import RejectReason
+from causeway_proofs.order import stable_order
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from causeway.core.frame import from_table
 from causeway.core.vocabulary import Kind
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic.induction import queue_index
+from causeway.protocols.ic.induction import QUEUE_INDEX
 from causeway.protocols.ic.input_queues import LostCause, vsr_check_xnet
 from causeway.protocols.ic.messages import ACCEPT
 from causeway.protocols.shared.messages import MESSAGE_COLUMNS, OUTBOUND_SCHEMA
@@ -92,7 +93,8 @@ def test_every_message_gets_the_verdict_of_the_reference(
         run.round(Tick(height, height))
         oracle.round(height)
     context = run.kernel.context(run.groups[0], Tick(LAST + 1, LAST + 1))
-    taken = queue_index(streamed(messages, run, own, oracle.options.index_base))
+    taken = streamed(messages, run, own, oracle.options.index_base)
+    taken = taken.take(stable_order(*(taken[key] for key in QUEUE_INDEX)))
     verdicts = vsr_check_xnet(run.states[0], taken, context)
     state, held = oracle.states[own], dict[tuple[int, int], int]()
     for place in range(len(taken)):
@@ -111,7 +113,7 @@ def test_every_message_gets_the_verdict_of_the_reference(
         assert found == (None if expected.verdict.reason is None else expected.verdict.reason.name), (row, source)
         cause = LostCause(int(verdicts.cause[place]))
         assert (None if cause == LostCause.NOTHING else cause.name) == expected.dropped, (row, source)
-        assert bool(verdicts.enqueued[place]) == expected.enqueued
+        assert (verdicts.reason[place] == verdicts.cause[place] == 0) == expected.enqueued
 
 
 def test_isolated_subnet_accepts_nothing() -> None:
@@ -120,4 +122,4 @@ def test_isolated_subnet_accepts_nothing() -> None:
     empty = streamed([], run, 0, 1)
     verdicts = vsr_check_xnet(run.states[0], empty, run.kernel.context(run.groups[0], Tick(1, 1)))
     assert verdicts.reason.dtype == np.uint8
-    assert len(verdicts.enqueued) == 0
+    assert len(verdicts.cause) == 0

@@ -287,7 +287,7 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
 
     def refused(payload: Frame, limit: int) -> Any:
         invalid = np.zeros(len(payload), dtype=bool)
-        return validate_xnet_payload(state, payload, rejects, invalid, context, (), limit, sizes)
+        return validate_xnet_payload(state, payload, rejects, invalid, context, limit, sizes)
 
     invalid = np.zeros(len(slices), dtype=bool)
     built, errors = get_xnet_payload(state, slices, rejects, invalid, context, size_limit=size_limit, sizes=sizes)

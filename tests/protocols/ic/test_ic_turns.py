@@ -75,11 +75,11 @@ def test_closed_form_equals_the_rule(limit: int, rounds: list[list[tuple[int, in
         local = np.isin([row[1] for row in queued], LOCAL_SENDERS)
         if not ingress and not queued:
             continue
-        taken = take_in_turn(queues_of(ingress), queues_of(queued), turns, next_sources, local, limit)
+        queues = queues_of(ingress), queues_of(queued)
+        order, turns, next_sources = take_in_turn(*queues, turns, next_sources, local, limit)
         rows = [*ingress, *queued]
         expected = [(receiver, *row) for receiver, line in enumerate(lines) for row in line.take(limit)]
-        assert [rows[row] for row in taken.order.tolist()] == expected
-        turns, next_sources = taken.turns, taken.next_sources
+        assert [rows[row] for row in order.tolist()] == expected
         cursors = dict(zip(next_sources["receiver"].tolist(), next_sources["next_source"].tolist(), strict=True))
         assert [cursors.get(receiver, 0) for receiver in (0, 1)] == [line.next_source for line in lines]
         waiting = [(receiver, s) for receiver, line in enumerate(lines) for s in sorted(line.queues) if line.queues[s]]

@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 from causeway_proofs.errors import InvariantViolation
-from causeway_proofs.ic.primitives import CertificationVersion
 from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
 from causeway.core.frame import Frame, concat, empty_frame
@@ -33,7 +32,7 @@ from causeway.protocols.ic.batch import (
     revisited_messages,
     stream_ranges,
 )
-from causeway.protocols.ic.faults import Carriers, alter_messages, propose_slices
+from causeway.protocols.ic.faults import TAMPERED, Carriers, alter_messages, propose_slices
 from causeway.protocols.ic.registry import Context
 from causeway.protocols.ic.state import AGREED_ORDER, AGREED_SCHEMA, REJECTS_ORDER, State, reverse_lanes
 from causeway.protocols.ic.streams.certified_slices import (
@@ -96,6 +95,8 @@ def advance_expected(state: State, context: Context) -> tuple[ExpectedIndexes, C
     payload is empty (3.8 (1)).
     """
     base = context.options.index_base
+    if len(state.agreed) == 0:
+        return expected_indexes(state, (), base), context.chains
     try:
         return expected_indexes(state, past_payloads(state), base), context.chains
     except ContradictoryIndices as error:
@@ -152,14 +153,18 @@ def plan_certified(
     before = before.filter(np.isin(before["destination"], makers))
     ahead = context.options.blocks_ahead > 0
     due = due_slices(local, context.chains) if ahead else candidates
-    wanted = _reads(candidates)
+    reading = [candidates]
     if ahead or len(makers):
-        full = [
-            _reads(add_read_ranges(slices.with_columns(message_begin=slices["begin"], message_end=slices["end"])))
-            for slices in (available, before)
-        ]
+        # The whole streams too.
+        for slices in (available, before):
+            whole = slices.with_columns(message_begin=slices["begin"], message_end=slices["end"])
+            reading.append(add_read_ranges(whole))
+    wanted = concat(
+        [rows.select(LANE).with_columns(begin=rows["read_begin"], end=rows["read_end"]) for rows in reading]
+    )
+    if ahead or len(makers):
         executed = due.select(LANE).with_columns(begin=due["message_begin"], end=due["message_end"])
-        wanted = _disjoint(concat([wanted, *full, executed]))
+        wanted = _disjoint(concat([wanted, executed]))
     rejects, events = read_rejects(due, context), empty_frame(EVENTS_SCHEMA)
     if wired is not None:
         # Merge local and remote slices.
@@ -198,10 +203,6 @@ def _disjoint(ranges: Frame) -> Frame:
     return ranges.with_columns(begin=begins).filter(ends > begins)
 
 
-def _reads(slices: Frame) -> Frame:
-    return slices.select(LANE).with_columns(begin=slices["read_begin"], end=slices["read_end"])
-
-
 # ---- a round
 
 
@@ -233,6 +234,7 @@ class Proposal:
         checked: The results of their check.
         slices: All slices, in payload order.
         causes: The error of each slice, empty if it is valid.
+        invalid: A mask of the slices that their source has not certified.
         messages: All messages read for the slices, as they arrived.
         rejects: The REJECT signals in the slices.
         sizes: The sizes of messages, if there is a limit.
@@ -242,14 +244,10 @@ class Proposal:
     checked: SliceCheck
     slices: Frame
     causes: list[str]
+    invalid: npt.NDArray[np.bool_]
     messages: Frame
     rejects: Frame
     sizes: MessageSizes | None
-
-    def invalid(self, payload: Frame) -> npt.NDArray[np.bool_]:
-        """Return a mask of the slices of a payload that their source has not certified."""
-        wrong = np.array([bool(cause) for cause in self.causes], dtype=bool)
-        return wrong[lookup_rows(self.slices, payload, LANE, ordered=False)]
 
     def select_certified(self, payload: Frame) -> Frame:
         """Return a payload's slices of local subnets, with the certification columns."""
@@ -278,7 +276,8 @@ class Notary:
 
     def look(self, certified: Frame, messages: Frame, wired: WireInput | None = None) -> Proposal:
         """Verify slices from their bytes; those from a wire are verified already."""
-        messages = alter_messages(messages, certified)
+        if TAMPERED in certified:
+            messages = alter_messages(messages, certified)
         checked = check_certified(certified, messages, self.context, self.certifier)
         slices, causes, rejects = certified, checked.causes, read_rejects(certified, self.context)
         if wired is not None:
@@ -289,25 +288,28 @@ class Notary:
             slices, causes = both.take(order), [named[row] for row in order.tolist()]
             messages, rejects = concat([messages, wired.messages]), merge_rejects(rejects, wired)
         options = self.context.options
-        sizes = _sizes(messages, options.version) if options.payload_bytes else None
-        return Proposal(certified, checked, slices, causes, messages, rejects, sizes)
-
-    def build(self, proposal: Proposal) -> tuple[Frame, np.ndarray]:
-        """Return the honest block maker's payload from a proposal, and the error of each slice."""
-        context = self.context
-        arguments = proposal.slices, proposal.rejects, proposal.invalid(proposal.slices), context
-        limit = context.options.payload_bytes
-        turn = source_turns(proposal.slices, context) if limit else None
-        return get_xnet_payload(
-            self.state, *arguments, size_limit=limit, sizes=proposal.sizes, expected=self.expected, turn=turn
-        )
+        sizes = None
+        if options.payload_bytes:
+            # The lengths of messages of other subnets, in lane order.
+            rows = messages.filter(messages["source"] != messages["destination"])
+            rows = rows.take(stable_order(*(rows[name] for name in LANE_COLUMNS)))
+            sizes = MessageSizes(rows, message_lengths(rows, options.version))
+        invalid = np.array([bool(cause) for cause in causes], dtype=bool)
+        return Proposal(certified, checked, slices, causes, invalid, messages, rejects, sizes)
 
     def validate(self, payload: Frame, proposal: Proposal) -> np.ndarray:
         """Return the error of each slice of payloads made from a proposal."""
-        arguments = payload, proposal.rejects, proposal.invalid(payload), self.context
+        invalid = proposal.invalid[lookup_rows(proposal.slices, payload, LANE, ordered=False)]
         limit = self.context.options.payload_bytes
         return validate_xnet_payload(
-            self.state, *arguments, size_limit=limit, sizes=proposal.sizes, expected=self.expected
+            self.state,
+            payload,
+            proposal.rejects,
+            invalid,
+            self.context,
+            size_limit=limit,
+            sizes=proposal.sizes,
+            expected=self.expected,
         )
 
 
@@ -329,19 +331,34 @@ def agree(
     expected, _ = advance_expected(state, context)
     notary = Notary(state, expected, certifier, context)
     proposal = notary.look(served.candidates, offered, content.wired)
-    payload, errors = notary.build(proposal)
-    is_refused = notary.validate(payload, proposal) > 0
-    _ensure(~is_refused, payload, "notaries refuse the payload of an honest block maker")
+    limit = context.options.payload_bytes
+    payload, errors = get_xnet_payload(
+        state,
+        proposal.slices,
+        proposal.rejects,
+        proposal.invalid,
+        context,
+        size_limit=limit,
+        sizes=proposal.sizes,
+        expected=expected,
+        turn=source_turns(proposal.slices, context) if limit else None,
+    )
+    wrong = notary.validate(payload, proposal) > 0
+    if wrong.any():
+        chains = np.unique(payload["destination"][wrong])
+        raise InvariantViolation("notaries refuse the payload of an honest block maker", chains)
     # Slices that do not fit stay for a later block.
     errors = np.where(errors == SliceError.PayloadTooLarge, SliceError.ACCEPTED, errors)
-    refused = [refusal_events(proposal.slices, errors, context.options, proposal.causes)]
+    refused = [empty_frame(EVENTS_SCHEMA)]
+    if errors.any():
+        refused.append(refusal_events(proposal.slices, errors, context.options, proposal.causes))
     agreed, settled = [(payload, proposal)], set[int]()
     for chain, behaviour in carriers.block_makers(context):
-        honest = proposal.select_certified(payload.filter(_to(chain, payload))).select(_CERTIFIED)
+        honest = proposal.select_certified(payload.filter(payload["destination"] == chain)).select(_CERTIFIED)
         if chain in settled or not len(honest):
             continue
         false = add_read_ranges(propose_slices(honest, served.everything, served.older, behaviour))
-        other = notary.look(false, offered.filter(_to(chain, offered)))
+        other = notary.look(false, offered.filter(offered["destination"] == chain))
         failed = notary.validate(false, other)
         if failed.any():
             refused.append(refused_payload_event(false, failed, other.causes))
@@ -355,8 +372,12 @@ def agree(
         pending = [of.agreed(slices) for slices, of in agreed]
         now = due_slices(state, context.chains)
         verified = check_certified(now, offered, context, certifier)
-        _ensure(~verified.invalid, now, "an agreed slice is not valid any more")
-        agreed = [(now, Proposal(now, verified, now, verified.causes, offered, read_rejects(now, context), None))]
+        if any(verified.causes):
+            chains = np.unique(now["destination"][[bool(cause) for cause in verified.causes]])
+            raise InvariantViolation("an agreed slice is not valid any more", chains)
+        valid = np.zeros(len(now), dtype=bool)
+        rejects = read_rejects(now, context)
+        agreed = [(now, Proposal(now, verified, now, verified.causes, valid, offered, rejects, None))]
         state = replace(state, agreed=pending_payloads(state, pending, context))
     payloads = [accepted_columns(state, payload, context) for payload, _ in agreed]
     messages = _accepted_messages(payloads, [of.messages for _, of in agreed], offered)
@@ -366,9 +387,13 @@ def agree(
             for payload, of in agreed
         ]
     )
-    signals = filter_own_signals(state, rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
+    signals = rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER)))
+    if len(signals):
+        signals = filter_own_signals(state, signals)
     content = replace(content, slices=sort_by_stream(concat(payloads)), signals=signals)
-    own = revisited_messages(state, inputs.own, content.slices, signals, context)
+    own = inputs.own
+    if len(own):
+        own = revisited_messages(state, own, content.slices, signals, context)
     return Agreement(content, messages, own, state, concat(refused))
 
 
@@ -376,41 +401,19 @@ def _accepted_messages(payloads: list[Frame], arrived: list[Frame], offered: Fra
     """Return the messages of payloads, and those of loopback streams."""
     looped, accepted = offered["source"] == offered["destination"], []
     for payload, messages in zip(payloads, arrived, strict=True):
-        mask = _in_slices(payload, messages)
+        mask = np.zeros(len(messages), dtype=bool)
+        if len(messages) and len(payload):
+            # The messages in the slices of the payload.
+            runs, index = group_rows(*(messages[name] for name in LANE)), messages["index"]
+            row = lookup_rows(payload, messages.select(LANE).take(runs.starts), LANE, ordered=False)
+            first, stop = payload["message_begin"][row], payload["message_end"][row]
+            least, most = (reduction.reduceat(index, runs.starts) for reduction in (np.minimum, np.maximum))
+            known = row >= 0
+            mask = runs.spread(known)
+            if not ((least >= first) & (most < stop))[known].all():
+                mask &= (index >= runs.spread(first)) & (index < runs.spread(stop))
         if messages is offered:
             # The usual case: one filter for both, no concatenation.
             mask, looped = mask | looped, np.zeros(len(offered), dtype=bool)
         accepted.append(messages.filter(mask))
     return concat([*accepted, offered.filter(looped)])
-
-
-def _in_slices(payload: Frame, messages: Frame) -> npt.NDArray[np.bool_]:
-    """Return a mask of the messages in the slices of a payload."""
-    if len(messages) == 0 or len(payload) == 0:
-        return np.zeros(len(messages), dtype=bool)
-    runs, index = group_rows(*(messages[name] for name in LANE)), messages["index"]
-    row = lookup_rows(payload, messages.select(LANE).take(runs.starts), LANE, ordered=False)
-    first, stop = payload["message_begin"][row], payload["message_end"][row]
-    least, most = (reduction.reduceat(index, runs.starts) for reduction in (np.minimum, np.maximum))
-    known = row >= 0
-    mask: npt.NDArray[np.bool_] = runs.spread(known)
-    if not ((least >= first) & (most < stop))[known].all():
-        mask &= (index >= runs.spread(first)) & (index < runs.spread(stop))
-    return mask
-
-
-def _to(chain: int, rows: Frame) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = rows["destination"] == chain
-    return found
-
-
-def _ensure(valid: npt.NDArray[np.bool_], slices: Frame, text: str) -> None:
-    if not valid.all():
-        raise InvariantViolation(text, np.unique(slices["destination"][~valid]))
-
-
-def _sizes(messages: Frame, version: CertificationVersion) -> MessageSizes:
-    """Return the lengths of messages of other subnets, in lane order."""
-    messages = messages.filter(messages["source"] != messages["destination"])
-    ordered = messages.take(stable_order(*(messages[name] for name in LANE_COLUMNS)))
-    return MessageSizes(ordered, message_lengths(ordered, version))

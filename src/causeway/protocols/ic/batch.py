@@ -21,7 +21,7 @@ from causeway.core.vocabulary import Event, Kind, Via
 from causeway.protocols.contract import Chains, Plan, Reads, View
 from causeway.protocols.ic.messages import MESSAGE_OVERHEAD
 from causeway.protocols.ic.registry import Context
-from causeway.protocols.ic.state import REJECTS_SCHEMA, RUNS_SCHEMA, State, reverse_lanes
+from causeway.protocols.ic.state import RUNS_SCHEMA, State, reverse_lanes
 from causeway.protocols.ic.streams.endpoint import SLICE_COLUMNS, expected_indexes
 from causeway.protocols.ic.streams.remote_slices import WireInput
 from causeway.protocols.shared.events import EventLog, event_rows
@@ -123,8 +123,12 @@ def decode_batch(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, 
     """
     looped = offered["source"] == offered["destination"]
     messages, loopback_messages = offered.filter(~looped), offered.take(np.flatnonzero(looped))
-    _ensure_complete(plan.slices, messages)
-    _ensure_complete(plan.loopback, loopback_messages)
+    for slices, found in ((plan.slices, messages), (plan.loopback, loopback_messages)):
+        if not _is_complete(slices, found):
+            chains = np.union1d(slices["destination"], found["destination"])
+            parts = ([rows.filter(rows["destination"] == chain) for rows in (slices, found)] for chain in chains)
+            wrong = np.array([not _is_complete(*part) for part in parts])
+            raise InvariantViolation("a slice's messages are not a run without gaps", chains[wrong])
     if len(plan.segments):
         messages, loopback_messages = (
             rows.with_columns(routed=_routed(rows, plan.segments)) for rows in (messages, loopback_messages)
@@ -189,16 +193,6 @@ def _routed(messages: Frame, segments: Frame) -> U64:
     return ticks
 
 
-def _ensure_complete(slices: Frame, messages: Frame) -> None:
-    """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the slices."""
-    if _is_complete(slices, messages):
-        return
-    chains = np.union1d(slices["destination"], messages["destination"])
-    parts = ([rows.filter(rows["destination"] == chain) for rows in (slices, messages)] for chain in chains)
-    wrong = np.array([not _is_complete(*part) for part in parts])
-    raise InvariantViolation("a slice's messages are not a run without gaps", chains[wrong])
-
-
 def _is_complete(slices: Frame, messages: Frame) -> bool:
     """Return True if the messages are exactly the ranges of the slices, each index once."""
     counts = (slices["message_end"] - slices["message_begin"]).astype(np.int64)
@@ -256,27 +250,35 @@ def make_plan(
         is_loopback &= False
     lanes = lanes.take(np.flatnonzero(is_loopback))
     loopback = lanes.select(LANE).with_columns(message_begin=lanes["begin"], message_end=lanes["next_index"])
+    looped = lanes.select(LANE).with_columns(begin=lanes["begin"], end=lanes["next_index"])
+    if wanted is None:
+        wanted = slices.select(LANE).with_columns(begin=slices["message_begin"], end=slices["message_end"])
     runs = view.tables["runs"]
     trimmed = view.tables["trimmed_runs"]
     if len(trimmed):
         runs = concat([trimmed, runs])
     segments = _SEGMENTS
     if len(context.registry.moved):
-        segments = concat([_segments(slices, runs), _segments(loopback, state.runs)])
-    signals = filter_own_signals(state, rejects)
+        # The segments of the slices and of the loopback streams.
+        segments = concat(
+            [
+                rows.select(_SEGMENTS.names).filter(lookup_rows(lanes, rows, LANE, ordered=False) >= 0)
+                for lanes, rows in ((slices, runs), (loopback, state.runs))
+            ]
+        )
+    signals = filter_own_signals(state, rejects) if len(rejects) else rejects
     # Signals about messages never sent stay in the plan; the round detects them.
     sent = signals.filter(signals["index"] < state.streams.read_counters("next_index", signals))
     own = sent.select(LANE).with_columns(begin=sent["index"], end=sent["index"] + np.uint64(1))
     if context.options.limits == "deployed":
         cut = _cut_segments(state, slices)
-        own = concat([cut, _outside(own, cut)])
+        # The cut ranges, at most one a lane, and the signalled messages outside them.
+        row = lookup_rows(cut, own, LANE, ordered=False)
+        if len(cut):
+            own = own.filter((row < 0) | (own["begin"] < cut["begin"][row]) | (own["begin"] >= cut["end"][row]))
+        own = concat([cut, own])
     reads = Reads(
-        offered=concat(
-            [
-                locate_ranges(_message_ranges(slices) if wanted is None else wanted, runs),
-                locate_ranges(_message_ranges(loopback), state.runs),
-            ]
-        ),
+        offered=concat([locate_ranges(wanted, runs), locate_ranges(looped, state.runs)]),
         own=locate_ranges(own, state.runs),
     )
     return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept_slices), events)
@@ -318,19 +320,8 @@ def stream_ranges(state: State) -> Frame:
     return locate_ranges(lanes.select(LANE).with_columns(begin=lanes["begin"], end=lanes["next_index"]), state.runs)
 
 
-def _segments(lanes: Frame, runs: Frame) -> Frame:
-    """Return the segments (lane, ``first``, ``tick``) of some lanes."""
-    return runs.select(_SEGMENTS.names).filter(lookup_rows(lanes, runs, LANE, ordered=False) >= 0)
-
-
-def _message_ranges(slices: Frame) -> Frame:
-    return slices.select(LANE).with_columns(begin=slices["message_begin"], end=slices["message_end"])
-
-
 def filter_own_signals(state: State, signals: Frame) -> Frame:
     """Select the REJECT signals about messages still in our streams."""
-    if len(signals) == 0:
-        return empty_frame(REJECTS_SCHEMA)
     row = state.streams.positions(signals)
     signals, row = signals.filter(row >= 0), row[row >= 0]
     return signals.filter(signals["index"] >= state.streams.counters["begin"][row])
@@ -344,12 +335,3 @@ def _cut_segments(state: State, slices: Frame) -> Frame:
     begin = np.maximum(runs["first"], state.streams.read_counters("begin", runs))
     cut = (end > begin) & (end < runs["first"] + runs["count"])
     return runs.select(LANE).with_columns(begin=begin, end=end).filter(cut)
-
-
-def _outside(ranges: Frame, cut: Frame) -> Frame:
-    """Select the one-message ``ranges`` outside ``cut`` (at most one a lane)."""
-    row = lookup_rows(cut, ranges, LANE, ordered=False)
-    if len(cut) == 0:
-        return ranges
-    inside = (row >= 0) & (ranges["begin"] >= cut["begin"][row]) & (ranges["begin"] < cut["end"][row])
-    return ranges.filter(~inside)

@@ -20,13 +20,13 @@ from causeway_proofs.ic.slice_payload import MESSAGES
 from causeway_proofs.ic.state_columns import CanonicalStates, StateRoots, state_roots
 from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
-from causeway.core.frame import Frame, concat, repeat_bytes, repeat_value
+from causeway.core.frame import Frame, concat, repeat_bytes
 from causeway.core.joins import encode_keys, lookup_rows
 from causeway.core.vocabulary import Event, Kind
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
-from causeway.protocols.ic.commitment import canonical_states, stream_keys
+from causeway.protocols.ic.commitment import canonical_states, stream_keys, update_trees
 from causeway.protocols.ic.registry import Context
-from causeway.protocols.ic.state import HEADS_SCHEMA, OFFERS_SCHEMA, UNCERTIFIED_SCHEMA, State
+from causeway.protocols.ic.state import HEADS_SCHEMA, OFFERS_SCHEMA, State
 from causeway.protocols.ic.streams.certified_slices import has_certification as is_certified
 from causeway.protocols.ic.subnet_keys import CertificationTask, Certifier
 from causeway.protocols.shared.events import EventLog, event_rows
@@ -35,21 +35,10 @@ from causeway.protocols.shared.messages import LANE, blank_messages
 
 def first_heads(chains: Chains) -> Frame:
     """Return the heads of subnets at genesis, height 0, without roots yet."""
-    numbers = np.zeros(len(chains), dtype=np.uint64)
-    previous = repeat_bytes(b"", len(chains))
-    length = len(chains)
-    return Frame(
-        {
-            "chain": chains,
-            "number": numbers,
-            "time": repeat_value(np.uint64(0), length),
-            "previous": previous,
-            "root": np.zeros((length, DIGEST_BYTES), dtype=np.uint8),
-            "certified": repeat_value(np.uint64(0), length),
-            "certification": repeat_bytes(b"", length),
-        },
-        length,
-    ).select(HEADS_SCHEMA.names)
+    heads = Frame({"chain": chains, "number": np.zeros(len(chains), dtype=np.uint64)}, len(chains))
+    root, nothing = np.zeros((len(chains), DIGEST_BYTES), dtype=np.uint8), repeat_bytes(b"", len(chains))
+    heads = heads.with_columns(time=np.uint64(0), certified=np.uint64(0), root=root)
+    return heads.with_columns(previous=nothing, certification=nothing).select(HEADS_SCHEMA.names)
 
 
 def next_heads(heads: Frame, running: Chains, context: Context) -> Frame:
@@ -69,20 +58,38 @@ def next_heads(heads: Frame, running: Chains, context: Context) -> Frame:
 
 
 def commit_and_certify(
-    state: State, running: Chains, oldest: int, context: Context, certifier: Certifier
-) -> tuple[State, EventLog]:
-    """Set the roots of heads, certify the due heights, and update the data that endpoints serve.
+    state: State,
+    before: State | None,
+    running: Chains,
+    appended: Frame,
+    oldest: int,
+    context: Context,
+    certifier: Certifier,
+) -> tuple[State, Frame, EventLog]:
+    """Commit to the state and certify it (3.1 (5)).
+
+    Set the roots of heads, certify the due heights, and update the data that endpoints serve.
 
     Args:
         state: The state after the round.
+        before: The state before the round; None at genesis.
         running: The subnets at a new height.
+        appended: The messages appended to streams (``OUTBOUND_SCHEMA``).
         oldest: The age in heights of the oldest slices that faulty carriers offer.
-        context: The metadata of the round.
+        context: The metadata of the round, with all chains of the call.
         certifier: The certifier.
 
     Returns:
-        The state, and the events of nodes with false shares.
+        The state, the headers of all chains with their own heights (``HEADERS_SCHEMA``), and the events of nodes with
+        false shares.
     """
+    state = update_trees(state, appended, context)
+    if before is not None:
+        state = replace(state, heads=next_heads(state.heads, running, context))
+        splits = np.intersect1d(running, context.splitting)
+        if splits.size:
+            # A splitting batch executes no slices: the agreed ones wait for a height more.
+            state = replace(state, agreed=_later(state.agreed, splits))
     states, lanes = canonical_states(state, state.heads, context)
     roots = state_roots(states)
     # The registry may change the canisters, and so the root, of a subnet that runs no round.
@@ -97,7 +104,11 @@ def commit_and_certify(
     state = replace(state, heads=state.heads.with_columns(root=roots.roots))
     log = EventLog()
     state = _certify_due(state, running, roots, context, certifier, log)
-    return _update_offers(state, running, oldest, states, lanes, roots, context), log
+    state = _update_offers(state, running, oldest, states, lanes, roots, context)
+    if before is not None:
+        state = replace(state, trimmed_runs=trim_runs(before, state))
+    nothing = repeat_bytes(b"", len(state.heads))
+    return state, state.heads.with_columns(hash=nothing, parent=nothing).select(HEADERS_SCHEMA.names), log
 
 
 def _later(agreed: Frame, chains: Chains) -> Frame:
@@ -107,26 +118,14 @@ def _later(agreed: Frame, chains: Chains) -> Frame:
     return agreed.with_columns(executed=agreed["executed"] + np.isin(agreed["destination"], chains))
 
 
-def apply_splits(state: State, chains: Chains) -> State:
-    """Apply the splitting batches of ``chains``: execute agreed slices a height later."""
-    return replace(state, agreed=_later(state.agreed, chains)) if chains.size else state
-
-
 def _certify_due(
     state: State, running: Chains, found: StateRoots, context: Context, certifier: Certifier, log: EventLog
 ) -> State:
     """Certify the due heights of ``running`` subnets, ``certification_delay`` heights old."""
     heads, delay = state.heads, context.options.certification_delay
     rows = np.flatnonzero(np.isin(heads["chain"], running))
-    new = Frame(
-        {
-            "chain": heads["chain"][rows],
-            "number": heads["number"][rows],
-            "root": heads["root"][rows],
-            "height_witness": pa.array([witness or b"" for witness in found.height_witnesses(rows)], pa.binary()),
-        },
-        len(rows),
-    ).select(UNCERTIFIED_SCHEMA.names)
+    witnesses = pa.array([witness or b"" for witness in found.height_witnesses(rows)], pa.binary())
+    new = heads.select(["chain", "number", "root"]).take(rows).with_columns(height_witness=witnesses)
     uncertified = concat([state.uncertified, new])
     uncertified = uncertified.take(stable_order(uncertified["chain"], uncertified["number"]))
     at = find_positions(heads["chain"].astype(np.uint64), uncertified["chain"].astype(np.uint64))
@@ -144,16 +143,9 @@ def _certify_due(
     ]
     for row, signed in zip(rows.tolist(), certifier.certify_all(tasks), strict=True):
         # Log each node with a false share; `index` is the node's number.
-        chain = int(uncertified["chain"][row])
-        if signed.false_shares:
-            refused_shares = blank_messages(
-                len(signed.false_shares), kind=int(Kind.CONTROL), index=np.array(signed.false_shares, dtype=np.uint64)
-            )
-            about_shares = {
-                "chain": repeat_value(np.uint32(chain), len(signed.false_shares)),
-                "index": refused_shares["index"],
-            }
-            log.add(event_rows(refused_shares, Event.REJECTED, reason=InvalidShare.__name__, **about_shares))
+        shares = np.array(signed.false_shares, dtype=np.uint64)
+        control, chain = blank_messages(len(shares), kind=int(Kind.CONTROL)), uncertified["chain"][row]
+        log.add(event_rows(control, Event.REJECTED, chain=chain, index=shares, reason=InvalidShare.__name__))
         if signed.certification is not None:
             certifications[at[row]] = signed.certification
             certified[at[row]] = uncertified["number"][row]
@@ -237,20 +229,3 @@ def trim_runs(before: State, after: State) -> Frame:
     needed = (row >= 0) & (candidates["first"] + candidates["count"] > least[row])
     present, candidate_keys = encode_keys((*LANE, "first"), after.runs, candidates)
     return candidates.filter(needed & ~np.isin(candidate_keys, present))
-
-
-def headers(state: State, chains: Chains) -> Frame:
-    """Return the headers of ``chains`` (``HEADERS_SCHEMA``), with their own heights."""
-    heads = state.heads
-    assert np.array_equal(heads["chain"], chains)
-    nothing = repeat_bytes(b"", len(chains))
-    return Frame(
-        {
-            "chain": chains,
-            "number": heads["number"],
-            "hash": nothing,
-            "parent": nothing,
-            "root": heads["root"],
-            "certification": heads["certification"],
-        }
-    ).select(HEADERS_SCHEMA.names)

@@ -11,13 +11,9 @@ round hashes the appended messages and the nodes that collection moves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_chunks, sha256
@@ -28,11 +24,10 @@ from causeway_proofs.ic.state_columns import CanonicalStates, CertifiedData, Sec
 from causeway_proofs.ic.stream_columns import encode_stream_headers
 from causeway_proofs.ic.stream_tree import Keys, StreamForest
 from causeway_proofs.merkle import LEAF_PREFIX, merkle_roots
-from causeway_proofs.order import U64, find_positions, group_rows, stable_order
+from causeway_proofs.order import U64, Rows, find_positions, group_rows, stable_order
 
 from causeway.core.frame import Frame
 from causeway.core.joins import lookup_rows, merge_ranges
-from causeway.core.queues import Queues
 from causeway.protocols.contract import Chains
 from causeway.protocols.ic.ids import canister_ids, stream_labels
 from causeway.protocols.ic.messages import MESSAGE_OVERHEAD
@@ -55,16 +50,9 @@ CERTIFIED_DATA_SECTION = "certified_data"
 
 HEADER_TYPE = np.dtype(
     [
-        ("prefix", "u1"),
-        ("kind", "u1"),
-        ("code", "u1"),
-        ("method_length", ">u4"),
-        ("deadline", ">u4"),
-        ("sender", ">u8"),
-        ("receiver", ">u8"),
-        ("callback", ">u8"),
-        ("amount_high", ">u8"),
-        ("amount_low", ">u8"),
+        *((name, "u1") for name in ("prefix", "kind", "code")),
+        *((name, ">u4") for name in ("method_length", "deadline")),
+        *((name, ">u8") for name in ("sender", "receiver", "callback", "amount_high", "amount_low")),
     ]
 )
 """The fixed part of a message's leaf; method and payload follow it."""
@@ -156,8 +144,10 @@ def table_digests(state: State, context: Context) -> dict[str, TableDigests]:
     before = known if known is not None and known.is_of(chains, context.registry) else None
     tables: dict[str, Frame] = {}
     sections: dict[str, TableDigests] = {}
-    for name, frame, owner, hashing in _sections(state, context):
-        old = None if before is None else before.sections[name]
+    frames = state.frames()
+    programs = [PROGRAM_TABLE + name for name in sorted(state.programs)]
+    for name in (*_SECTIONS, *programs, CERTIFIED_DATA_SECTION):
+        frame, old = frames[name], None if before is None else before.sections[name]
         tables[name] = frame
         if (
             before is not None
@@ -166,65 +156,29 @@ def table_digests(state: State, context: Context) -> dict[str, TableDigests]:
         ):
             sections[name] = old
             continue
-        sections[name] = hashing(frame, owner(), chains, old)
+        table = STATE_TABLES.get(name)
+        owner = "program" if table is None else table.owner
+        hosted = table is None or owner in table.programs
+        hosts = context.registry.host_of(frame[owner]).view(np.uint32) if hosted else frame[owner]
+        hashing = digest_columns_by_chain if name == "open_calls" else digest_rows_by_chain
+        if name == "ingress_counters":
+            # The key is also the sender.
+            receiver = frame["receiver"]
+            frame = Frame({"receiver": receiver, "sender": receiver, "next_index": frame["next_index"]})
+        sections[name] = hashing(frame, hosts, chains, old)
     state.hashed.last = StateDigests(
         chains, context.registry, tables, sections, None if before is None else before.roots
     )
     return sections
 
 
-Owners = npt.NDArray[np.uint32]
-
-_Hashing = Callable[[Frame, Owners, Chains, TableDigests | None], TableDigests]
-
-
-_Part = tuple[str, Frame, Callable[[], Owners], _Hashing]
-
-
-def _sections(state: State, context: Context) -> Iterator[_Part]:
-    """Yield the sections of a root in order: name, rows, owners and hash function."""
-
-    def hosts(frame: Frame, canister: str) -> Callable[[], Owners]:
-        return lambda: context.host_of(frame[canister]).view(np.uint32)
-
-    def queues(
-        name: str, found: Queues, counters: _Hashing = digest_rows_by_chain
-    ) -> Iterator[tuple[str, Frame, Any, _Hashing]]:
-        owner = found.keys[0]
-        yield f"{name}_counters", found.counters, hosts(found.counters, owner), counters
-        yield f"{name}_queues", found.elements, hosts(found.elements, owner), digest_rows_by_chain
-
-    yield from queues("ingress", state.ingress_queues, _named_twice)
-    yield from queues("input", state.input_queues)
-    yield from queues("output", state.output_queues)
-    calls = state.open_calls.rows
-    yield "open_calls", calls, hosts(calls, "originator"), digest_columns_by_chain
-    yield "in_hand", state.in_hand, hosts(state.in_hand, "respondent"), digest_rows_by_chain
-    yield "turns", state.turns, hosts(state.turns, "receiver"), digest_rows_by_chain
-    yield "next_sources", state.next_sources, hosts(state.next_sources, "receiver"), digest_rows_by_chain
-    frames = state.frames()
-    for name, owner in _OF_CHAINS.items():
-        yield name, frames[name], partial(frames[name].__getitem__, owner), digest_rows_by_chain
-    yield "accounts", state.accounts, hosts(state.accounts, "program"), digest_rows_by_chain
-    for name in sorted(state.programs):
-        yield PROGRAM_TABLE + name, state.programs[name], hosts(state.programs[name], "program"), digest_rows_by_chain
-    data = state.certified_data
-    yield CERTIFIED_DATA_SECTION, data, hosts(data, "program"), digest_rows_by_chain
-
-
-_OF_CHAINS = {
-    name: table.owner
-    for name, table in STATE_TABLES.items()
-    if table.owner in table.chains and name not in NOT_COMMITTED
-}
-"""The tables owned by chains, with the owner column, in section order."""
-
-
-def _named_twice(frame: Frame, owner: Owners, chains: Chains, before: TableDigests | None) -> TableDigests:
-    """Hash the counters of ingress queues, with the key also as the sender."""
-    receiver = frame["receiver"]
-    named = Frame({"receiver": receiver, "sender": receiver, "next_index": frame["next_index"]})
-    return digest_rows_by_chain(named, owner, chains, before)
+_SECTIONS = (
+    *(f"{queue}_{part}" for queue in ("ingress", "input", "output") for part in ("counters", "queues")),
+    *("open_calls", "in_hand", "turns", "next_sources"),
+    *(name for name, table in STATE_TABLES.items() if table.owner in table.chains and name not in NOT_COMMITTED),
+    "accounts",
+)
+"""The tables with a section in every root, in order; those of programs and certified data follow."""
 
 
 LOOPBACK = "loopback"
@@ -255,32 +209,23 @@ def build_trees(state: State, messages: Frame, context: Context) -> State:
         context: The metadata of the round.
     """
     forest = StreamForest()
-    _move(forest, state, messages, context)
-    return replace(state, trees=StreamTrees(forest, forest.version))
+    return update_trees(replace(state, trees=StreamTrees(forest, forest.version)), messages, context)
 
 
 def update_trees(state: State, appended: Frame, context: Context) -> State:
     """Add the ``appended`` messages to the trees of streams and remove collected ones."""
     assert state.trees is not None and state.has_current_trees
-    forest = state.trees.forest
-    _move(forest, state, appended, context)
-    return replace(state, trees=StreamTrees(forest, forest.version))
-
-
-def _move(forest: StreamForest, state: State, appended: Frame, context: Context) -> None:
-    lanes = state.streams.counters
+    forest, lanes = state.trees.forest, state.streams.counters
     digests = stream_digests(message_columns(appended), appended["index"], context.options.version)
-    # The digests of messages in the order of streams and indexes.
-    if len(appended) == 0:
-        by_stream = digests
-    else:
+    if len(appended):
+        # The digests of messages in the order of streams and indexes.
         starts, _, _ = merge_ranges(appended["index"], *(appended[name] for name in LANE))
         stops = np.append(starts[1:], len(appended))
         order = stable_order(*(appended[name][starts] for name in LANE_COLUMNS))
-        by_stream = np.concatenate(
-            [digests[start:stop] for start, stop in zip(starts[order], stops[order], strict=True)]
-        )
-    forest.update(stream_keys(lanes, context), lanes["begin"], lanes["next_index"], by_stream)
+        ranges = zip(starts[order], stops[order], strict=True)
+        digests = np.concatenate([digests[start:stop] for start, stop in ranges])
+    forest.update(stream_keys(lanes, context), lanes["begin"], lanes["next_index"], digests)
+    return replace(state, trees=StreamTrees(forest, forest.version))
 
 
 # ---- the canonical state trees
@@ -318,7 +263,7 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
     for row in np.flatnonzero(has_previous).tolist():
         previous[row] = np.frombuffer(heads["previous"][row].as_py(), dtype=np.uint8)
     # The certified data of the subnets' canisters, in the order of their state trees.
-    hosts = context.host_of(state.certified_data["program"])
+    hosts = context.registry.host_of(state.certified_data["program"])
     rows = find_positions(heads["chain"].astype(np.uint64), hosts.view(np.uint32).astype(np.uint64))
     local = np.flatnonzero(rows >= 0)
     # Ids of canisters are ordered as their numbers are.
@@ -333,7 +278,12 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
         for name, section in table_digests(unstopped, replace(context, chains=chains)).items()
         if name != CERTIFIED_DATA_SECTION  # it has leaves of its own
     }
-    tables[LOOPBACK] = _loopback_roots(state, heads, context)
+    tables[LOOPBACK] = np.tile(_EMPTY, (len(heads), 1))
+    own = state.streams.counters
+    own = own.take(np.flatnonzero((own["source"] == own["destination"]) & (own["next_index"] > own["begin"])))
+    if len(own):
+        rows_of_own, roots_of_own = _loopback_roots(own, state.trees.forest, heads, context)
+        tables[LOOPBACK][rows_of_own] = roots_of_own
     labels = tuple(sorted(tables))
     full = heads["number"] % np.uint64(context.options.full_hash_every) == 0
     states = CanonicalStates(
@@ -359,21 +309,14 @@ def _stream_headers(lanes: Frame, rejects: Frame, context: Context) -> pa.Binary
     return encode_stream_headers(*bounds, *signals, context.options.version)
 
 
-def _loopback_roots(state: State, heads: Frame, context: Context) -> Digests:
-    """Return the root of the messages of each subnet's loopback stream."""
-    assert state.trees is not None
-    counters, forest = state.streams.counters, state.trees.forest
-    lanes = counters.take(np.flatnonzero(counters["source"] == counters["destination"]))
-    roots = np.tile(_EMPTY, (len(heads), 1))
-    if context.options.flat:
-        sources, found = lanes["source"], forest.roots(stream_keys(lanes, context))
-    else:
-        lanes = lanes.filter(lanes["next_index"] > lanes["begin"])
-        groups = group_rows(lanes["source"])
-        nodes = identified_digests(canister_ids(lanes["substream"]), forest.roots(stream_keys(lanes, context)))
-        sources, found = lanes["source"][groups.starts], fork_roots(nodes, groups)
-    roots[find_positions(heads["chain"].astype(np.uint64), sources.astype(np.uint64))] = found
-    return roots
+def _loopback_roots(lanes: Frame, forest: StreamForest, heads: Frame, context: Context) -> tuple[Rows, Digests]:
+    """Return the subnets (rows of ``heads``) with messages in loopback streams (``lanes``), and the root of these."""
+    sources, found = lanes["source"], forest.roots(stream_keys(lanes, context))
+    if not context.options.flat:
+        groups = group_rows(sources)
+        nodes = identified_digests(canister_ids(lanes["substream"]), found)
+        sources, found = sources[groups.starts], fork_roots(nodes, groups)
+    return find_positions(heads["chain"].astype(np.uint64), sources.astype(np.uint64)), found
 
 
 def certified_roots(state: State, chains: Chains, context: Context) -> Digests:

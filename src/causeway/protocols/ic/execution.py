@@ -61,10 +61,9 @@ def schedule(state: State, induction: Sequence[RoundStep], context: Context) -> 
     elements = queued if len(ingress) == 0 else concat([ingress, queued])
     if limit := context.options.messages_per_canister:
         turns = move_behind(turns, enqueued_queues([step.arrivals for step in induction]))
-        local = context.host_of(queued["sender"]) == context.host_of(queued["receiver"])
-        in_turn = take_in_turn(ingress, queued, turns, next_sources, local, limit)
-        order, turns = in_turn.order, in_turn.turns
-        next_sources = in_turn.next_sources.filter(state.installed(in_turn.next_sources["receiver"]))
+        local = context.registry.host_of(queued["sender"]) == context.registry.host_of(queued["receiver"])
+        order, turns, next_sources = take_in_turn(ingress, queued, turns, next_sources, local, limit)
+        next_sources = next_sources.filter(state.installed(next_sources["receiver"]))
     else:
         # Rows of ingress queues, then of input queues: a canister consumes its ingress by index, then the oldest
         # message of each input queue in turn.
@@ -102,7 +101,7 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
     if plan.missing.any():
         # Answer the requests to canisters that are mapped to the subnet but not installed.
         requests = plan.inputs.filter(plan.missing)
-        at = {"chain": context.host_of(requests["receiver"]).view(np.uint32), "queue_index": requests["index"]}
+        at = {"chain": context.registry.host_of(requests["receiver"]).view(np.uint32), "queue_index": requests["index"]}
         code, reason = StreamRejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name
         log.add(event_rows(requests, Event.REJECTED, code=code, reason=reason, **at))
         answers = reject_responses(requests, code, NOT_FOUND)
@@ -112,7 +111,8 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
         (concat([step.ingress for step in induction]), state.ingress_queues.elements, plan.ingress),
     ):
         executed = consumed & state.installed(elements["receiver"]) if plan.missing.any() else consumed
-        _log_inputs(arrivals, elements, executed, context, log)
+        if len(elements):
+            _log_inputs(arrivals, elements, executed, context, log)
     if len(plan.inputs) == 0:
         return RoundStep(state, log)
     outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
@@ -122,16 +122,19 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
             event_rows(
                 rows,
                 Event.REJECTED,
-                chain=context.host_of(rows["receiver"]).view(np.uint32),
+                chain=context.registry.host_of(rows["receiver"]).view(np.uint32),
                 queue_index=rows["index"],
                 code=StreamRejectCode.CanisterError,
                 reason=outcome.failures["text"].dictionary_encode(),
             )
         )
-    log.failures(inputs, outcome.raised, context.host_of(inputs["receiver"]))
+    log.failures(inputs, outcome.raised, context.registry.host_of(inputs["receiver"]))
     produced = truncate_reject_texts(outcome.produced)
     if answers is not None:
         produced = concat([produced, answers])
+    certified_data = state.certified_data
+    if len(outcome.certified):
+        certified_data = update_certified_data(certified_data, outcome.certified)
     state = replace(
         state,
         ingress_queues=state.ingress_queues.keep(~plan.ingress),
@@ -142,7 +145,7 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
         next_sources=plan.next_sources,
         in_hand=update_inflight(state.in_hand, inputs, outcome),
         accounts=outcome.accounts,
-        certified_data=update_certified_data(state.certified_data, outcome.certified),
+        certified_data=certified_data,
         programs=outcome.programs,
     )
     return RoundStep(state, log)
@@ -160,7 +163,7 @@ def _log_inputs(arrivals: Frame, elements: Frame, executed: np.ndarray, context:
     """
     on_lane = "index" in arrivals
     if len(arrivals) == len(elements) and bool(executed.all()):
-        log.add(_received(arrivals, _executed_bits(arrivals), on_lane))
+        log.add(arrival_events(arrivals, np.ones(len(arrivals), dtype=bool)))
         return
     # Find the row of each arrival among the elements: the last ones of each queue, in push order.
     keys = ["receiver", "sender"] if on_lane else ["receiver"]
@@ -171,35 +174,28 @@ def _log_inputs(arrivals: Frame, elements: Frame, executed: np.ndarray, context:
     # An arrival directly follows its element: their keys are equal, and the sort is stable.
     rows = np.empty(len(arrivals), dtype=np.int64)
     rows[arrival_order] = order[np.flatnonzero(order >= len(elements)) - 1]
-    log.add(_received(arrivals, np.where(executed[rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane))
+    log.add(arrival_events(arrivals, executed[rows]))
     older = np.ones(len(elements), dtype=bool)
     older[rows] = False
     earlier = elements.take(np.flatnonzero(older & executed))
-    hosts = context.host_of(earlier["receiver"]).view(np.uint32)
-    bits = _executed_bits(earlier)
+    hosts = context.registry.host_of(earlier["receiver"]).view(np.uint32)
+    bits = np.where(earlier["kind"] == Kind.RESPONSE, EXECUTED_ANSWER, np.uint16(Event.EXECUTED))
     log.add(event_rows(earlier, bits, chain=hosts, queue_index=earlier["index"], code=earlier["code"]))
 
 
-def arrival_events(arrivals: Frame) -> Frame:
-    """Return the events of arrivals on chains that execute nothing in this round."""
-    return _received(arrivals, np.zeros(len(arrivals), dtype=np.uint16), on_lane=True)
-
-
-def _executed_bits(messages: Frame) -> np.ndarray:
-    bits = np.full(len(messages), int(Event.EXECUTED), dtype=np.uint16)
-    bits[messages["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
-    return bits
-
-
-def _received(arrivals: Frame, executed: np.ndarray, on_lane: bool) -> Frame:
-    bits = executed | np.uint16(Event.RECEIVED)
-    via = arrivals.get("via", Via.INGRESS)
+def arrival_events(arrivals: Frame, executed: np.ndarray) -> Frame:
+    """Return the events of arrivals: received in this round, and executed in it where the mask ``executed`` says so."""
+    bits = np.where(arrivals["kind"] == Kind.RESPONSE, EXECUTED_ANSWER, np.uint16(Event.EXECUTED))
     return event_rows(
         arrivals,
-        bits,
+        np.where(executed, bits, np.uint16(0)) | np.uint16(Event.RECEIVED),
         chain=arrivals["chain"],
-        on_lane=on_lane,
+        on_lane="index" in arrivals,
         queue_index=arrivals["queue_index"],
         code=arrivals["code"],
-        via=via,
+        via=arrivals.get("via", Via.INGRESS),
     )
+
+
+EXECUTED_ANSWER = np.uint16(Event.EXECUTED | Event.ANSWERED)
+"""The event of an executed response."""

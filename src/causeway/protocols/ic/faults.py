@@ -64,7 +64,7 @@ from causeway.protocols.ic.fault_kinds import (
 from causeway.protocols.ic.messages import CHAIN_HALTED, CHAIN_SPLITTING, FORGED_FOR_NOBODY, UNKNOWN_SUBNET
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.registry import Context
-from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, ONWARD_SCHEMA, reverse_lanes
+from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, ONWARD_SCHEMA, State, reverse_lanes
 from causeway.protocols.ic.streams.endpoint import certified_streams, sort_by_stream
 from causeway.protocols.ic.subnet_keys import ShareFaults
 from causeway.protocols.shared.events import EventLog, event_rows
@@ -372,7 +372,7 @@ class Carriers(Interference):
         absent = ~context.registry.has(forged["source"])
         at_rest = ~absent & ~np.isin(forged["source"], context.chains)
         splitting = at_rest & np.isin(forged["source"], context.splitting)
-        nobody = ~absent & ~at_rest & (context.host_of(forged["receiver"]) < 0)
+        nobody = ~absent & ~at_rest & (context.registry.host_of(forged["receiver"]) < 0)
         for mask, reason in (
             (absent, UNKNOWN_SUBNET),
             (splitting, CHAIN_SPLITTING),
@@ -520,12 +520,12 @@ def delivered_batches(faults: Faults, tick: int, number: int, chain: int) -> lis
     return [number + 1] * ahead + [number] * (1 + len(does) - ahead)
 
 
-def ignored_batches(faults: Faults, numbers: Frame, context: Context) -> EventLog:
+def ignored_batches(faults: Faults, before: State, context: Context) -> EventLog:
     """Return the events of batches that subnets ignore in a round.
 
     Args:
         faults: The injected faults.
-        numbers: The ``number`` of the round's batch of each running subnet (``chain``).
+        before: The state before the round.
         context: The metadata of the round.
 
     Returns:
@@ -534,7 +534,13 @@ def ignored_batches(faults: Faults, numbers: Frame, context: Context) -> EventLo
     log = EventLog()
     if not any(True for _ in _acting(faults, context.tick, BATCH)):
         return log
-    for chain, number in zip(numbers["chain"].tolist(), numbers["number"].tolist(), strict=True):
+    # The number of each running subnet's batch, its own next height if it certifies its state.
+    chains = context.chains
+    numbers = np.full(len(chains), context.height, dtype=np.uint64)
+    if context.options.certified:
+        heads = before.heads.filter(np.isin(before.heads["chain"], chains))
+        chains, numbers = heads["chain"], heads["number"] + np.uint64(1)
+    for chain, number in zip(chains.tolist(), numbers.tolist(), strict=True):
         queue = BatchQueue(latest_state=number - 1)
         for delivered in delivered_batches(faults, context.tick, number, int(context.registry.subnets[chain])):
             try:

@@ -29,12 +29,8 @@ def subnet_id(number: int) -> bytes:
 
 def canister_ids(numbers: U64) -> npt.NDArray[np.uint8]:
     """Return the ids of canisters, uint8, shape (n, 10)."""
-    return _with_suffix(numbers.astype(">u8"), CANISTER_SUFFIX)
-
-
-def subnet_ids(numbers: U64) -> npt.NDArray[np.uint8]:
-    """Return the ids of test subnets, uint8, shape (n, 10)."""
-    return _with_suffix(numbers.astype("<u8"), TEST_SUBNET_SUFFIX)
+    suffixes = np.tile(np.frombuffer(CANISTER_SUFFIX, dtype=np.uint8), (len(numbers), 1))
+    return np.concatenate([numbers.astype(">u8").view(np.uint8).reshape(-1, NUMBER_BYTES), suffixes], axis=1)
 
 
 def stream_labels(subnets: U64, substreams: U64, *, flat: bool) -> npt.NDArray[np.uint8]:
@@ -47,7 +43,8 @@ def stream_labels(subnets: U64, substreams: U64, *, flat: bool) -> npt.NDArray[n
         substreams: The numbers of the substreams' canisters.
         flat: True for flat streams.
     """
-    labels = subnet_ids(subnets)
+    suffixes = np.tile(np.frombuffer(TEST_SUBNET_SUFFIX, dtype=np.uint8), (len(subnets), 1))
+    labels = np.concatenate([subnets.astype("<u8").view(np.uint8).reshape(-1, NUMBER_BYTES), suffixes], axis=1)
     return labels if flat else np.concatenate([labels, canister_ids(substreams)], axis=1)
 
 
@@ -61,10 +58,3 @@ def canister_texts(numbers: U64) -> list[str]:
     distinct, inverse = np.unique(numbers, return_inverse=True)
     texts = [principal_to_text(canister_id(int(number))) for number in distinct]
     return [texts[position] for position in inverse]
-
-
-def _with_suffix(numbers: npt.NDArray[np.generic], suffix: bytes) -> npt.NDArray[np.uint8]:
-    rows = np.empty((len(numbers), NUMBER_BYTES + len(suffix)), dtype=np.uint8)
-    rows[:, :NUMBER_BYTES] = numbers.view(np.uint8).reshape(-1, NUMBER_BYTES)
-    rows[:, NUMBER_BYTES:] = np.frombuffer(suffix, dtype=np.uint8)
-    return rows

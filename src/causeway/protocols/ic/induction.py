@@ -13,6 +13,7 @@ Reference:
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from causeway_proofs.errors import InvariantViolation
@@ -20,14 +21,13 @@ from causeway_proofs.ic.messages import StreamRejectCode
 from causeway_proofs.ic.stream_header import RejectReason
 from causeway_proofs.order import U64, group_rows, stable_order
 
-from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.frame import Frame, concat
 from causeway.core.joins import encode_keys, lookup_rows
 from causeway.core.queues import Queues
 from causeway.core.vocabulary import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, Kind, Via
 from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.input_queues import (
     Mask,
-    Verdicts,
     lost_causes,
     match_responses,
     push_messages,
@@ -47,6 +47,7 @@ from causeway.protocols.ic.state import (
     ARRIVALS_SCHEMA,
     INGRESS_ARRIVALS_SCHEMA,
     ONWARD_SCHEMA,
+    REJECTS_ORDER,
     REJECTS_SCHEMA,
     RoundStep,
     State,
@@ -56,6 +57,12 @@ from causeway.protocols.shared.events import EventLog, event_rows
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE
 
 _NONE = np.uint64(NO_QUEUE)
+
+QUEUE_INDEX = ("receiver", "sender", "source", "substream", "index")
+"""The sort keys of ``QueueIndex`` (3.4), the order in which a push numbers messages.
+
+The order is by input queue (m.src, m.dst), then by lane and index.
+"""
 
 
 def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) -> Queues:
@@ -122,8 +129,6 @@ def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLo
     Returns:
         The state, the rejects pushed locally, and the messages to append to streams.
     """
-    if len(rejected) == 0:
-        return state, empty_frame(ARRIVALS_SCHEMA), empty_frame(ONWARD_SCHEMA)
     event_columns = {"chain": rejected["source"], "on_lane": True, "code": reject_codes(rejected["reason"])}
     log.add(event_rows(rejected, Event.ACKNOWLEDGED, reason=reason_names(rejected["reason"]), **event_columns))
     request = rejected["kind"] == Kind.REQUEST
@@ -141,7 +146,7 @@ def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLo
         answers.append(forwarded.with_columns(row=responses, fresh=np.False_, queue_index=_NONE).select(columns))
     onward = concat(answers)
     onward = onward.take(np.argsort(onward["row"], kind="stable"))
-    hosts = context.host_of(onward["receiver"])
+    hosts = context.registry.host_of(onward["receiver"])
     lost = onward.take(np.flatnonzero(hosts < 0))
     log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], queue_index=_NONE, reason=UNROUTABLE))
     here = onward["fresh"] & (hosts == onward["source"].view(np.int32))
@@ -157,12 +162,17 @@ def pre_process(state: State, batch: DecodedBatch, context: Context) -> tuple[St
     Raises:
         InvariantViolation: A slice does not continue its stream, although it was checked before agreement.
     """
-    timed_out = time_out_requests(state, context)  # step 1: X-3
-    loopback = induct_loopback(timed_out.state, batch, context)  # step 2: D-7, all of 3.4 for our own stream
-    collected = collect_from_headers(loopback.state, batch, context)  # step 3: 3.4 (3), removals of 3.4 (4); X-13
-    slices = induct_slices(collected.state, batch, context)  # step 4: 3.4 (2), additions of 3.4 (4), 3.4 (5)
-    ingress = induct_ingress(slices.state, batch.ingress, context)  # step 4: 3.4 (1)
-    return ingress.state, [timed_out, loopback, collected, slices, ingress]
+    steps = [RoundStep(state)]
+    if context.options.timeouts == "on" and len(state.output_queues.elements):
+        steps.append(time_out_requests(steps[-1].state, context))  # step 1: X-3
+    if len(batch.loopback):
+        steps.append(induct_loopback(steps[-1].state, batch, context))  # step 2: D-7, all of 3.4 for our own stream
+    steps.append(collect_from_headers(steps[-1].state, batch, context))  # step 3: 3.4 (3), removals of 3.4 (4); X-13
+    if len(batch.messages):
+        steps.append(induct_slices(steps[-1].state, batch, context))  # step 4: 3.4 (2), additions of 3.4 (4), 3.4 (5)
+    if len(batch.ingress):
+        steps.append(induct_ingress(steps[-1].state, batch.ingress, context))  # step 4: 3.4 (1)
+    return steps[-1].state, steps
 
 
 # ---- step 1, timeouts (X-3)
@@ -171,8 +181,6 @@ def pre_process(state: State, batch: DecodedBatch, context: Context) -> tuple[St
 def time_out_requests(state: State, context: Context) -> RoundStep:
     """Remove expired guaranteed requests from output queues and push their synthetic rejects."""
     elements = state.output_queues.elements
-    if context.options.timeouts == "off" or len(elements) == 0:
-        return RoundStep(state)
     # Compare whole ticks: a product of ticks and nanoseconds may overflow 64 bits.
     lifetime = lifetime_ticks(context.options, context.tick_ns)
     waited = np.uint64(context.tick) - elements["sent_tick"] >= np.uint64(lifetime)
@@ -180,7 +188,7 @@ def time_out_requests(state: State, context: Context) -> RoundStep:
     if not expired.any():
         return RoundStep(state)
     requests = elements.take(np.flatnonzero(expired))
-    hosts = context.host_of(requests["sender"]).view(np.uint32)
+    hosts = context.registry.host_of(requests["sender"]).view(np.uint32)
     log = EventLog()
     at = {"chain": hosts, "queue_index": requests["index"]}
     log.add(event_rows(requests, Event.TIMED_OUT, code=StreamRejectCode.SysTransient, reason="RequestTimedOut", **at))
@@ -195,20 +203,15 @@ def time_out_requests(state: State, context: Context) -> RoundStep:
 
 def induct_loopback(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
     """Induct and remove all messages of the loopback streams, then handle the rejected ones."""
-    lanes = batch.loopback
-    if len(lanes) == 0:
-        return RoundStep(state)
-    log, messages = EventLog(), queue_index(batch.loopback_messages)
-    state, verdicts = validate_messages(state, messages, context)
-    _log_verdicts(messages, verdicts, Via.LOOPBACK, log)
-    state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LOOPBACK, context, log)
+    lanes, log = batch.loopback, EventLog()
+    state, arrivals, rejected = induct_messages(state, batch.loopback_messages, Via.LOOPBACK, context, log)
     # Their signals are removed at once and never listed.
     end = lanes["message_end"]
     log.collected(lanes, COLLECTED_MESSAGES, state.streams.read_counters("begin", lanes), end)
     streams = collect_messages(state.streams, lanes, end, batch.signalled)
     state = replace(state, streams=streams.set_counters(lanes, expected=end, signals_begin=end))
-    rows = np.flatnonzero(verdicts.reason > 0)
-    rejected = messages.take(rows).with_columns(reason=verdicts.reason[rows])
+    if len(rejected) == 0:
+        return RoundStep(state, log, arrivals)
     rejected = rejected.take(stable_order(rejected["source"], rejected["substream"], rejected["index"]))
     state, answers, onward = handle_rejects(state, rejected, context, log)
     return RoundStep(state, log, concat([arrivals, answers]), onward=onward)
@@ -255,6 +258,8 @@ def collect_from_headers(state: State, batch: DecodedBatch, context: Context) ->
         streams, rejects = state.streams.set_counters(ours, signals_begin=seen), state.rejects
         is_current = rejects["index"] >= streams.read_counters("signals_begin", reverse_lanes(rejects))
         state = replace(state, streams=streams, rejects=rejects.filter(is_current))
+    if len(rejected) == 0:
+        return RoundStep(state, log)
     state, arrivals, onward = handle_rejects(state, rejected, context, log)
     return RoundStep(state, log, arrivals, onward=onward)
 
@@ -265,19 +270,12 @@ def collect_from_headers(state: State, batch: DecodedBatch, context: Context) ->
 def induct_slices(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
     """Validate and signal every message of the slices, and push the accepted ones."""
     bringing = batch.slices.filter(batch.slices["message_end"] > batch.slices["message_begin"])
-    if len(bringing) == 0:
-        return RoundStep(state)
-    log, messages = EventLog(), queue_index(batch.messages)
-    state, verdicts = validate_messages(state, messages, context)
-    _log_verdicts(messages, verdicts, Via.LANE, log)
-    state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LANE, context, log)  # 3.4 (2)
+    log = EventLog()
+    state, arrivals, rejected = induct_messages(state, batch.messages, Via.LANE, context, log)  # 3.4 (2)
     # List the REJECT signals; the expected index implies the ACCEPT ones.
-    rejected = np.flatnonzero(verdicts.reason > 0)
     if len(rejected):
-        added = messages.select(LANE_COLUMNS).take(rejected).with_columns(reason=verdicts.reason[rejected])
-        rejects = concat([state.rejects, added.select(REJECTS_SCHEMA.names)])
-        order = stable_order(*(rejects[name] for name in ("destination", "source", "substream", "index")))
-        state = replace(state, rejects=rejects.take(order))
+        rejects = concat([state.rejects, rejected.select(REJECTS_SCHEMA.names)])
+        state = replace(state, rejects=rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
     # Move the expected indices past the messages of the slices.
     ours, begins = reverse_lanes(bringing), bringing["message_begin"]
     expected = state.streams.read_counters("expected", ours)
@@ -290,71 +288,56 @@ def induct_slices(state: State, batch: DecodedBatch, context: Context) -> RoundS
     return RoundStep(state, log, arrivals)
 
 
-def validate_messages(state: State, messages: Frame, context: Context) -> tuple[State, Verdicts]:
-    """Validate messages in ``QueueIndex`` order and close the calls of accepted responses.
+def induct_messages(
+    state: State, messages: Frame, via: Via, context: Context, log: EventLog
+) -> tuple[State, Frame, Frame]:
+    """Validate messages, close the calls of accepted responses and push the valid messages to their input queues.
+
+    A response without an open call is dropped.
+
+    Args:
+        state: The state.
+        messages: The messages (``LANE_COLUMNS`` and the message columns), in any order.
+        via: The path of the messages.
+        context: The metadata of the round.
+        log: The log of events.
 
     Returns:
-        The state, and the verdicts. A response without an open call is dropped.
+        The state, the pushes (``ARRIVALS_SCHEMA``), and the rejected messages with the ``reason`` of their signal.
     """
-    verdicts = vsr_check_xnet(state, messages, context)
-    answering = verdicts.enqueued & (messages["kind"] == Kind.RESPONSE)
+    messages = messages.take(stable_order(*(messages[key] for key in QUEUE_INDEX)))
+    verdicts, cause = vsr_check_xnet(state, messages, context), None
+    chain = messages["destination"]
+    answering = (verdicts.reason == 0) & (verdicts.cause == 0) & (messages["kind"] == Kind.RESPONSE)
     if context.options.receiver_check == "off":
         # A misrouted response answers no call: its call is open on another subnet.
-        answering &= context.host_of(messages["receiver"]) == messages["destination"].view(np.int32)
+        answering &= context.registry.host_of(messages["receiver"]) == chain.view(np.int32)
     rows = np.flatnonzero(answering)
-    if len(rows) == 0:
-        return state, verdicts
-    state, cause = match_responses(state, messages.take(rows))
-    if cause.any():
-        causes = verdicts.cause.copy()
-        causes[rows] = cause
-        verdicts = replace(verdicts, cause=causes)
-    return state, verdicts
-
-
-def queue_index(messages: Frame) -> Frame:
-    """Sort messages by ``QueueIndex`` (3.4), the order in which a push numbers them.
-
-    The order is by input queue (m.src, m.dst), then by lane and index.
-    """
-    if len(messages) == 0:
-        return messages
-    keys = ("receiver", "sender", "source", "substream", "index")
-    return messages.take(stable_order(*(messages[key] for key in keys)))
-
-
-def map_valid_xnet_messages(
-    state: State, messages: Frame, verdicts: Verdicts, via: Via, context: Context, log: EventLog
-) -> tuple[State, Frame]:
-    """Push the valid messages to their input queues (3.4); also return ``ARRIVALS_SCHEMA``."""
-    valid = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).filter(verdicts.enqueued)
+    if len(rows):
+        state, cause = match_responses(state, messages.take(rows))
+        verdicts.cause[rows] = cause
+    rejected = messages.filter(verdicts.reason > 0).with_columns(reason=verdicts.reason[verdicts.reason > 0])
+    dropped = messages.filter(verdicts.cause > 0)
+    at: dict[str, Any] = {"on_lane": True, "via": via}
+    if len(rejected):
+        names = {"code": reject_codes(rejected["reason"]), "reason": reason_names(rejected["reason"])}
+        log.add(event_rows(rejected, Event.REJECTED, chain=rejected["destination"], **names, **at))
+    if len(dropped):
+        causes = lost_causes(verdicts.cause[verdicts.cause > 0])
+        log.add(event_rows(dropped, Event.DROPPED, chain=dropped["destination"], reason=causes, **at))
+    valid = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).filter((verdicts.reason == 0) & (verdicts.cause == 0))
     valid = valid.with_columns(chain=valid["destination"], via=np.uint8(via))
     if context.options.receiver_check == "off":
-        here = context.host_of(valid["receiver"]) == valid["chain"].view(np.int32)
+        here = context.registry.host_of(valid["receiver"]) == valid["chain"].view(np.int32)
         # Enqueue misrouted messages; nothing will execute them.
-        messages = valid.filter(~here)
-        index, queues = state.misrouted.number(messages)
-        queues = queues.merge(messages.select(["chain", *MESSAGE_COLUMNS]).with_columns(index=index))
-        state, misrouted = replace(state, misrouted=queues), messages.with_columns(queue_index=index)
-        at = {"chain": misrouted["chain"], "on_lane": True, "queue_index": misrouted["queue_index"], "via": via}
-        log.add(event_rows(misrouted, Event.RECEIVED, code=misrouted["code"], **at))
+        misrouted = valid.filter(~here)
+        index, queues = state.misrouted.number(misrouted)
+        queues = queues.merge(misrouted.select(["chain", *MESSAGE_COLUMNS]).with_columns(index=index))
+        state, at = replace(state, misrouted=queues), {**at, "code": misrouted["code"], "queue_index": index}
+        log.add(event_rows(misrouted, Event.RECEIVED, chain=misrouted["chain"], **at))
         valid = valid.filter(here)
     state, arrivals = push_messages(state, valid)
-    return state, arrivals.select(ARRIVALS_SCHEMA.names)
-
-
-def _log_verdicts(messages: Frame, verdicts: Verdicts, via: Via, log: EventLog) -> None:
-    rejected = np.flatnonzero(verdicts.reason > 0)
-    if len(rejected):
-        reasons = verdicts.reason[rejected]
-        rows = messages.take(rejected)
-        columns = {"chain": rows["destination"], "on_lane": True, "via": via}
-        log.add(event_rows(rows, Event.REJECTED, code=reject_codes(reasons), reason=reason_names(reasons), **columns))
-    dropped = np.flatnonzero(verdicts.cause > 0)
-    if len(dropped):
-        rows = messages.take(dropped)
-        at = {"chain": rows["destination"], "on_lane": True, "via": via}
-        log.add(event_rows(rows, Event.DROPPED, reason=lost_causes(verdicts.cause[dropped]), **at))
+    return state, arrivals.select(ARRIVALS_SCHEMA.names), rejected
 
 
 def induct_ingress(state: State, ingress: Frame, context: Context) -> RoundStep:
@@ -362,10 +345,8 @@ def induct_ingress(state: State, ingress: Frame, context: Context) -> RoundStep:
 
     Messages to canisters that are not local are refused.
     """
-    if len(ingress) == 0:
-        return RoundStep(state)
     # Accept ingress messages (`chain`, `receiver`) for canisters installed on the subnet.
-    is_local = context.host_of(ingress["receiver"]) == ingress["chain"].view(np.int32)
+    is_local = context.registry.host_of(ingress["receiver"]) == ingress["chain"].view(np.int32)
     accepted: Mask = is_local & state.installed(ingress["receiver"])
     log = EventLog()
     inducted = refuse_ingress(

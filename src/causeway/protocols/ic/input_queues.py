@@ -59,12 +59,6 @@ class Verdicts:
     reason: npt.NDArray[np.uint8]
     cause: npt.NDArray[np.uint8]
 
-    @property
-    def enqueued(self) -> Mask:
-        """Return a mask of the messages to enqueue."""
-        enqueued: Mask = (self.reason == 0) & (self.cause == 0)
-        return enqueued
-
 
 def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
     """Return the destinations' verdicts on ``messages``.
@@ -97,25 +91,29 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
         if options.migrations == "on":
             on_path[mismatch] = _on_path(remote_senders, context)
         if registry.has_ended:
-            on_path[mismatch] |= _of_ended(remote_senders, context)
+            # Responses of canisters without a host, from a previous host.
+            senders = remote_senders["sender"]
+            ended = (remote_senders["kind"] == Kind.RESPONSE) & (registry.host_of(senders) == NO_HOST)
+            on_path[mismatch] |= ended & (registry.position_on_trace(senders, remote_senders["source"]) >= 0)
         reject(request & on_path, RejectReason.CanisterMigrating)
         mismatch &= ~on_path
         if options.sender_mismatch == "deployed":
             reject(request & mismatch, RejectReason.CanisterMigrating)
         drop(mismatch, LostCause.sender_mismatch)
 
-    stale = _stale(messages, context) if "routed" in messages else None
-    if stale is not None and options.vsr == "accept_all":
-        sender_moved, receiver_moved = stale
-        drop(request & sender_moved, LostCause.sender_mismatch)
-        if options.receiver_check == "on":
-            drop(request & receiver_moved, LostCause.receiver_mismatch)
-    elif stale is not None:
-        reject(request & (stale[0] | stale[1]), RejectReason.CanisterMigrating)
+    if "routed" in messages:
+        # Messages routed before the last move of their sender, and receiver.
+        sender_moved, receiver_moved = (messages["routed"] < registry.hosted_since(messages[end]) for end in PROGRAMS)
+        if options.vsr == "deployed":
+            reject(request & (sender_moved | receiver_moved), RejectReason.CanisterMigrating)
+        else:
+            drop(request & sender_moved, LostCause.sender_mismatch)
+            if options.receiver_check == "on":
+                drop(request & receiver_moved, LostCause.receiver_mismatch)
 
     is_misrouted = registry.host_of(messages["receiver"]) != messages["destination"].view(np.int32)
     if options.vsr == "accept_all":
-        if options.receiver_check == "on":
+        if options.receiver_check == "on" and is_misrouted.any():
             drop(is_misrouted, LostCause.receiver_mismatch)
         return Verdicts(reason, cause)
     reject(is_misrouted, RejectReason.CanisterMigrating)
@@ -144,12 +142,6 @@ def _exceeds_capacity(input_queues: Queues, requests: Frame, capacity: int) -> M
     return full
 
 
-def _stale(messages: Frame, context: Context) -> tuple[Mask, Mask]:
-    """Return masks of messages routed before the last move of their sender, and receiver."""
-    sender, receiver = (messages["routed"] < context.registry.hosted_since(messages[end]) for end in PROGRAMS)
-    return sender, receiver
-
-
 def _on_path(messages: Frame, context: Context) -> Mask:
     """Return a mask of remote senders' messages from a subnet on a migration path.
 
@@ -164,13 +156,6 @@ def _on_path(messages: Frame, context: Context) -> Mask:
     receiver_moved = (receiver_from >= 0) & (receiver_at >= 0) & (receiver_from < receiver_at)
     on_path: Mask = (sender_left & sender_host) | (reject_response & receiver_moved)
     return on_path
-
-
-def _of_ended(messages: Frame, context: Context) -> Mask:
-    """Return a mask of responses of canisters without a host, from a previous host."""
-    registry = context.registry
-    found: Mask = (messages["kind"] == Kind.RESPONSE) & (registry.host_of(messages["sender"]) == NO_HOST)
-    return found & (registry.position_on_trace(messages["sender"], messages["source"]) >= 0)
 
 
 U8 = npt.NDArray[np.uint8]

@@ -39,14 +39,14 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.ic.agreement import Agreement, agree, plan_certified
 from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode_batch, make_plan, stream_ranges
-from causeway.protocols.ic.certified_heights import apply_splits, commit_and_certify, first_heads, next_heads, trim_runs
-from causeway.protocols.ic.certified_heights import headers as certified_headers
-from causeway.protocols.ic.commitment import build_trees, certified_roots, uncertified_roots, update_trees
+from causeway.protocols.ic.certified_heights import commit_and_certify, first_heads
+from causeway.protocols.ic.commitment import build_trees, certified_roots, uncertified_roots
 from causeway.protocols.ic.execution import execute
 from causeway.protocols.ic.faults import Carriers, check_faults, find_share_faults, ignored_batches
 from causeway.protocols.ic.induction import pre_process
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.registry import (
+    NO_CHAINS,
     Context,
     Registry,
     change_ticks,
@@ -68,12 +68,12 @@ from causeway.protocols.ic.registry_changes import (
     select_step,
 )
 from causeway.protocols.ic.routing import in_lane_order, post_process
-from causeway.protocols.ic.state import HaltedStep, RoundStep, State, state_from_tables, state_tables
+from causeway.protocols.ic.state import RoundStep, State, state_from_tables, state_tables
 from causeway.protocols.ic.streams.check_slice import find_unknown_roots, read_carried_rejects, refusal_events
 from causeway.protocols.ic.streams.endpoint import cut_slices, expected_indexes, filter_new, get_streams
 from causeway.protocols.ic.streams.payload_builder import get_xnet_payload
 from causeway.protocols.ic.streams.remote_slices import RemoteSubnets
-from causeway.protocols.ic.subnet_keys import Certifier, listed_keys
+from causeway.protocols.ic.subnet_keys import Certifier, ShareFaults, listed_keys
 from causeway.protocols.shared.events import LEDGER_LOGS, EventLog, merge_logs
 from causeway.protocols.shared.execution import PROGRAM_TABLE, ProgramRunner
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, oldest_height
@@ -155,7 +155,8 @@ class IcKernel:
 
     def certifier(self, tick: Tick) -> Certifier:
         """Return the certifier of the subnets' states at ``tick``."""
-        nodes, faults = self.registry(tick.tick).nodes, find_share_faults(self.faults, tick.tick)
+        nodes = self.registry(tick.tick).nodes
+        faults = find_share_faults(self.faults, tick.tick) if self.faults.rows else ShareFaults()
         listed = listed_keys(self.options, self.chains()) if self.options.chain_keys else {}
         fixed = (nodes, self.remotes.keys, faults, listed, self.secrets, tick.height)
         return Certifier(self._subnets, self.seed, self.options, *fixed)
@@ -173,12 +174,9 @@ class IcKernel:
         registry = self.registry(tick.tick)
         before = self.registry(max(tick.tick, 1) - 1)
         clock = (tick.height, tick.tick, self.tick_ns)
-        splitting = self._splitting(tick.tick)
+        splits = self.topology.membership.splits
+        splitting = splitting_subnets(self.topology, self._subnets, tick.tick) if splits else NO_CHAINS
         return Context(*clock, self.seed, chains, registry, self.options, self.programs, before, splitting)
-
-    def _splitting(self, tick: int) -> Chains:
-        """Return the positions of the subnets with a splitting batch at ``tick``."""
-        return splitting_subnets(self.topology, self._subnets, tick)
 
     # ---- network
 
@@ -222,7 +220,12 @@ class IcKernel:
             state = replace(state, heads=first_heads(chains))
             state = build_trees(state, nothing, self.context(chains, Tick(0, 0)))
         members, first = chains[registry.has(chains)], Tick(0, 0)
-        state, headers, log = self._commit_and_certify(state, chains, members, nothing, first, self.certifier(first))
+        if self.options.certified:
+            context, certifier = self.context(chains, first), self.certifier(first)
+            oldest_offer = self.carriers.oldest(1)
+            state, headers, log = commit_and_certify(state, None, members, nothing, oldest_offer, context, certifier)
+        else:
+            headers, log = self.headers(state, chains, first), EventLog()
         logs = merge_logs([log], empty_frame(EVENTS_SCHEMA))
         return RoundResult(state, nothing, logs, headers, self.next_planned(0))
 
@@ -278,12 +281,13 @@ class IcKernel:
         changes = (change_tick for change_tick in self._change_ticks if change_tick >= tick)
         return earliest(next(changes, None), self.carriers.next_planned(tick))
 
-    def _gives_up(self, tick: Tick) -> int:
-        """Return the tick from which on a round without movement ends the run."""
+    @cached_property
+    def _idle_limits(self) -> tuple[int, int]:
+        """Return the tick from which on nothing is planned to change, and the ticks without movement that end a run."""
         longest_wait = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
         longest_wait += self.options.certification_delay + self.options.blocks_ahead
         settled = max([0, *self._change_ticks, self.carriers.last_change]) + longest_wait
-        return idle_limit_tick(tick, settled=settled, idle_limit=QUIET_TICKS + longest_wait)
+        return settled, QUIET_TICKS + longest_wait
 
     # ---- round
 
@@ -295,11 +299,12 @@ class IcKernel:
         See ``contract.Kernel.plan``.
         """
         chains = self.remotes.here(chains)
-        running = self._running(self._batched(state, chains, tick), tick)
-        context = self.context(running, tick)
-        local = select_chains(self, state, running, tick.tick) if len(running) < len(chains) else state
+        _, context = self._running(state, chains, tick)
+        halted = len(context.chains) < len(chains)
+        local = select_chains(self, state, context.chains, tick.tick) if halted else state
         if self.options.certified:
-            return plan_certified(state, local, view, self.carriers, context, self.remotes.read(carried, context))
+            wired = self.remotes.read(carried, context) if carried.num_rows else None
+            return plan_certified(state, local, view, self.carriers, context, wired)
         expected = expected_indexes(state, (), self.options.index_base)
         available = get_streams(expected, view, context)
         older = cut_slices(state.kept_slices, expected, context)
@@ -309,7 +314,7 @@ class IcKernel:
         accepted, errors = get_xnet_payload(state, slices, rejects, unknown, context, expected=expected)
         kept_slices = self.carriers.kept(state.kept_slices, view, chains, tick)
         rejects = read_carried_rejects(accepted, view, context)
-        refusals = refusal_events(slices, errors, self.options)
+        refusals = refusal_events(slices, errors, self.options) if errors.any() else empty_frame(EVENTS_SCHEMA)
         return make_plan(local, accepted, rejects, view, kept_slices, refusals, context)
 
     def round(
@@ -333,64 +338,47 @@ class IcKernel:
     def _round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        stops = newly_stopped(state, tick.height)
-        if stops.chains.size:
-            plan, inputs = exclude_chains(plan, inputs, stops.chains)
+        first, last, options = list[EventLog](), list[EventLog](), self.options
+        if len(state.stopped):
+            stopping, stops = newly_stopped(state, tick.height)  # X-17
+            plan, inputs = exclude_chains(plan, inputs, stopping) if stopping.size else (plan, inputs)
+            first.append(stops)
         before = replace(state, kept_slices=plan.content.kept)
-        removal, batched = self._apply_registry(before, chains, tick)
-        running = self._running(batched, tick)
-        context = self.context(running, tick)
-        removal, halted = self._halt(removal, chains, context, tick)
+        removal, batched, context = self._apply_registry(before, chains, tick)  # 2.7
+        halted: tuple[State, Frame, EventLog] | None = None
+        if len(context.chains) < len(chains):
+            others = self.context(np.setdiff1d(chains, context.chains), tick)
+            removal, halted = select_step(self, removal, context), halt(self, removal, others)
+            first.append(halted[2])
         certifier = self.certifier(tick)
-        agreed = self._agreed(plan, inputs, removal.state, certifier, context)
-        batch = decode_batch(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)
-        state, logs, outbound = self.process_batch(replace(removal, state=agreed.state), chains, batch, context)
+        agreed = self._agreed(plan, inputs, removal.state, certifier, context)  # 3.7 to 3.9
+        batch = decode_batch(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)  # 3.2
+        removal = replace(removal, state=agreed.state)
+        state, logs, outbound = self.process_batch(removal, chains, batch, context)  # 3.1 (4)
         if halted is not None:
-            state = merge_states(self, [state, halted.state])
-            outbound = in_lane_order(concat([outbound, halted.outbound]))
-            logs = [halted.log, *logs]
-        logs.append(ignored_batches(self.faults, self._batch_numbers(before, context), context))
+            state = merge_states(self, [state, halted[0]])
+            outbound = in_lane_order(concat([outbound, halted[1]]))
+        if self.faults.rows:
+            last.append(ignored_batches(self.faults, before, context))  # X-1
         state = replace(state, trees=before.trees)
-        state, headers, signing = self._commit_and_certify(state, chains, batched, outbound, tick, certifier, before)
+        if options.certified:
+            oldest_offer, everything = self.carriers.oldest(tick.tick + 1), self.context(chains, tick)
+            state, headers, signing = commit_and_certify(
+                state, before, batched, outbound, oldest_offer, everything, certifier
+            )  # 3.1 (5)
+            last.append(signing)
+        else:
+            headers = self.headers(state, chains, tick)
+        settled, idle_limit = self._idle_limits
         return RoundResult(
             state,
             outbound,
-            merge_logs([stops.log, *logs, signing], concat([plan.events, agreed.refused])),
+            merge_logs([*first, *logs, *last], concat([plan.events, agreed.refused])),
             headers,
             next_wake_tick(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
             oldest_height(concat([state.trimmed_runs, state.runs])),
-            self._gives_up(tick),
+            idle_limit_tick(tick, settled=settled, idle_limit=idle_limit),
         )
-
-    def _apply_registry(self, state: State, chains: Chains, tick: Tick) -> tuple[RoundStep, Chains]:
-        """Remove and admit canisters, change programs and add subnets.
-
-        Return the step and the chains with a batch.
-        """
-        context = self.context(chains, tick)
-        removal = remove_ended(state, context)
-        state = admit_canisters(self, removal.state, context, self._installed)
-        state = change_canister_programs(state, context)
-        batched = self._batched(state, chains, tick)
-        state = add_subnets(self, state, self.context(batched, tick))
-        return replace(removal, state=state), batched
-
-    def _halt(
-        self, removal: RoundStep, chains: Chains, context: Context, tick: Tick
-    ) -> tuple[RoundStep, HaltedStep | None]:
-        """Separate the running chains of a step (``context.chains``) from the halted ones."""
-        if len(context.chains) == len(chains):
-            return removal, None
-        others = self.context(np.setdiff1d(chains, context.chains), tick)
-        return select_step(self, removal, context), halt(self, removal, others)
-
-    def _batch_numbers(self, before: State, context: Context) -> Frame:
-        """Return the batch ``number`` of each running subnet (``chain``)."""
-        running = context.chains
-        if not self.options.certified:
-            return Frame({"chain": running}, len(running)).with_columns(number=np.uint64(context.height))
-        heads = before.heads.filter(np.isin(before.heads["chain"], running))
-        return heads.select(["chain"]).with_columns(number=heads["number"] + np.uint64(1))
 
     def _agreed(
         self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, certifier: Certifier, context: Context
@@ -400,53 +388,37 @@ class IcKernel:
             return Agreement(plan.content, inputs.offered, inputs.own, state, empty_frame(EVENTS_SCHEMA))
         return agree(plan, inputs, state, self.carriers, certifier, context)
 
-    def _commit_and_certify(
-        self,
-        state: State,
-        chains: Chains,
-        batched: Chains,
-        outbound: Frame,
-        tick: Tick,
-        certifier: Certifier,
-        before: State | None = None,
-    ) -> tuple[State, Frame, EventLog]:
-        """Commit to the state and certify it (3.1 (5)).
+    def _apply_registry(self, state: State, chains: Chains, tick: Tick) -> tuple[RoundStep, Chains, Context]:
+        """Remove and admit canisters, change programs and add subnets.
 
-        Args:
-            state: The state after the round.
-            chains: All chains of the call.
-            batched: The chains at a new height.
-            outbound: The entries appended to streams.
-            tick: The tick of the round.
-            certifier: The certifier of the tick.
-            before: The state at the start of the round; None at genesis.
-
-        Returns:
-            The state, the headers of ``chains`` and the events of their nodes.
+        Return the step, the chains with a batch, and the metadata of those that run a round (see ``_running``).
         """
-        if not self.options.certified:
-            return state, self.headers(state, chains, tick), EventLog()
         context = self.context(chains, tick)
-        state = update_trees(state, outbound, context)
-        if before is not None:
-            state = replace(state, heads=next_heads(state.heads, batched, context))
-            state = apply_splits(state, np.intersect1d(batched, context.splitting).astype(np.uint32))
-        oldest_offer = self.carriers.oldest(tick.tick + 1)
-        state, log = commit_and_certify(state, batched, oldest_offer, context, certifier)
-        if before is not None:
-            state = replace(state, trimmed_runs=trim_runs(before, state))
-        return state, certified_headers(state, chains), log
+        removal = remove_ended(state, context) if context.registry.has_ended else RoundStep(state)
+        state = removal.state
+        if len(context.registry.newcomers):
+            state = admit_canisters(self, state, context, self._installed)
+        if len(self.programs.changed):
+            state = change_canister_programs(state, context)
+        batched, running = self._running(state, chains, tick)
+        if self.options.certified and context.registry is not context.before:
+            state = add_subnets(self, state, replace(context, chains=batched))
+        return replace(removal, state=state), batched, running
 
-    def _running(self, batched: Chains, tick: Tick) -> Chains:
-        """Return the chains that run a round: those with an ordinary batch, not a splitting batch."""
-        splitting = self._splitting(tick.tick)
-        return batched[~np.isin(batched, splitting)] if splitting.size else batched
+    def _running(self, state: State, chains: Chains, tick: Tick) -> tuple[Chains, Context]:
+        """Return the chains with a batch, and the metadata of those that run a round.
 
-    def _batched(self, state: State, chains: Chains, tick: Tick) -> Chains:
-        """Return the chains with a batch: registered, and neither halted by a fault nor stopped."""
+        A chain with a batch is registered, and neither halted by a fault nor stopped. It runs no round if its batch is
+        a splitting one.
+        """
         members = self.registry(tick.tick).has(chains)
-        running = self.carriers.running(chains if members.all() else chains[members], tick.tick)
-        return running[~np.isin(running, state.stopped["chain"])] if len(state.stopped) else running
+        batched = self.carriers.running(chains if members.all() else chains[members], tick.tick)
+        if len(state.stopped):
+            batched = batched[~np.isin(batched, state.stopped["chain"])]
+        context = self.context(batched, tick)
+        if context.splitting.size:
+            context = replace(context, chains=batched[~np.isin(batched, context.splitting)])
+        return batched, context
 
     def process_batch(
         self, removal: RoundStep, chains: Chains, batch: DecodedBatch, context: Context
@@ -470,8 +442,9 @@ class IcKernel:
         state, induction = pre_process(removal.state, batch, context)  # 3.4
         induction = [removal, *induction]
         execution = execute(state, induction, context)  # 3.5
-        forged = self.carriers.forged_messages(chains, context, faults)
-        onward = concat([*(step.onward for step in induction), forged])
-        routing, outbound = post_process(execution.state, onward, context)  # 3.6
+        onward = [step.onward for step in induction]
+        if self.faults.rows:
+            onward.append(self.carriers.forged_messages(chains, context, faults))
+        routing, outbound = post_process(execution.state, concat(onward), context)  # 3.6
         logs = [*(step.log for step in induction), execution.log, faults, routing.log]
         return routing.state, logs, outbound

@@ -91,7 +91,12 @@ def truncate_reject_texts(messages: Frame) -> Frame:
     long = np.flatnonzero((code != NO_REJECT) & (payload_lengths(messages) > MAX_TEXT))
     if len(long) == 0:
         return messages
-    texts = [_beginning(text, MAX_TEXT) for text in messages["payload"].take(pa.array(long)).to_pylist()]
+    texts = messages["payload"].take(pa.array(long)).to_pylist()
+    for row, text in enumerate(texts):
+        end = MAX_TEXT
+        while end and text[end] & 0xC0 == 0x80:
+            end -= 1
+        texts[row] = text[:end]
     return messages.with_columns(payload=replace_payloads(messages["payload"], long, texts))
 
 
@@ -101,14 +106,6 @@ def replace_payloads(payload: pa.BinaryArray, rows: Rows, texts: list[bytes]) ->
     position = np.arange(len(payload))
     position[rows] = len(payload) + np.arange(len(rows))
     return pa.concat_arrays([payload, pa.array(texts, pa.binary())]).take(pa.array(position))
-
-
-def _beginning(text: bytes, size: int) -> bytes:
-    """Return the longest prefix of at most ``size`` bytes that ends at a character boundary."""
-    end = min(size, len(text))
-    while 0 < end < len(text) and text[end] & 0xC0 == 0x80:
-        end -= 1
-    return text[:end]
 
 
 def reject_responses(requests: Frame, code: StreamRejectCode, text: str) -> Frame:

@@ -15,22 +15,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-from causeway_proofs.order import U64, Groups, Rows, find_positions, group_rows, stable_order
+from causeway_proofs.order import Rows, find_positions, group_rows, stable_order
 
 from causeway.core.frame import Frame, concat, repeat_value
 from causeway.core.joins import lookup_rows
 from causeway.core.vocabulary import Kind
+from causeway.protocols.contract import UINT32, UINT64, table_schema
 from causeway.protocols.shared.execution import Execution
 
-OPEN_CALLS_SCHEMA = pa.schema(
-    [
-        pa.field("originator", pa.uint64(), nullable=False),
-        pa.field("callback", pa.uint64(), nullable=False),
-        pa.field("respondent", pa.uint64(), nullable=False),
-        pa.field("deadline", pa.uint32(), nullable=False),
-    ]
-)
+OPEN_CALLS_SCHEMA = table_schema(originator=UINT64, callback=UINT64, respondent=UINT64, deadline=UINT32)
 """A call of ``originator`` under ``callback`` to ``respondent``.
 
 The first two are the unique key.
@@ -38,10 +31,18 @@ The first two are the unique key.
 
 OPEN_CALLS_KEYS = ("originator", "callback")
 
+_REQUEST_COLUMNS = ("sender", "callback", "receiver", "deadline")
+"""The columns of a request that make its call."""
+
 SPARSE = 4
 """Maximum callbacks per open call for a dense table from oldest to newest callback."""
 
 Mask = npt.NDArray[np.bool_]
+
+
+def _is_zero(column: npt.NDArray[np.generic]) -> bool:
+    """Return True if a column repeats 0 without storing it."""
+    return len(column) == 0 or (column.strides[0] == 0 and not column[0])
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,6 @@ class OpenCalls:
         """Return the open calls (``OPEN_CALLS_SCHEMA``)."""
         return self.held if self.closed is None else self.held.filter(~self.closed)
 
-    @cached_property
-    def _groups(self) -> Groups:
-        return group_rows(self.held["originator"])
-
-    @cached_property
-    def _originators(self) -> U64:
-        originators: U64 = self.held["originator"][self._groups.starts]
-        return originators
-
     def close_answered(self, responses: Frame) -> tuple[Mask, OpenCalls]:
         """Close the calls that ``responses`` (message columns) answer.
 
@@ -83,13 +75,7 @@ class OpenCalls:
         row = self._rows_of(responses)
         calls = self.held
         matching = (row >= 0) & (calls["respondent"][row] == responses["sender"])
-        if not (
-            (len(calls["deadline"]) == 0 or (calls["deadline"].strides[0] == 0 and not calls["deadline"][0]))
-            and (
-                len(responses["deadline"]) == 0
-                or (responses["deadline"].strides[0] == 0 and not responses["deadline"][0])
-            )
-        ):
+        if not (_is_zero(calls["deadline"]) and _is_zero(responses["deadline"])):
             matching &= calls["deadline"][row] == responses["deadline"]
         closed = np.zeros(len(calls), dtype=bool) if self.closed is None else self.closed.copy()
         if self.closed is not None:
@@ -106,7 +92,7 @@ class OpenCalls:
 
     def _rows_of(self, responses: Frame) -> Rows:
         """Return the row of each response's call by originator and callback, or -1."""
-        callback, groups = self.held["callback"], self._groups
+        callback, groups = self.held["callback"], group_rows(self.held["originator"])
         first = callback[groups.starts]
         last = callback[groups.starts + groups.counts - 1]
         span = last - first
@@ -120,7 +106,7 @@ class OpenCalls:
         slots = np.full(int(start[-1] + length[-1]), -1, dtype=np.int32)
         slots[(callback + groups.spread(shift)).view(np.int64)] = np.arange(len(callback), dtype=np.int32)
         originators = group_rows(responses["receiver"])
-        of = find_positions(self._originators, responses["receiver"][originators.starts])
+        of = find_positions(self.held["originator"][groups.starts], responses["receiver"][originators.starts])
         position = responses["callback"] - originators.spread(first[of])
         inside = position <= originators.spread(np.where(of >= 0, span[of], np.uint64(0)))
         inside &= originators.spread(of >= 0)
@@ -138,40 +124,30 @@ class OpenCalls:
         order = stable_order(requests["sender"], requests["callback"])
         if not bool((order[1:] > order[:-1]).all()):
             requests = requests.take(order)
-        opened = Frame(
-            {
-                "originator": requests["sender"],
-                "callback": requests["callback"],
-                "respondent": requests["receiver"],
-                "deadline": requests["deadline"],
-            }
+        columns: dict[str, Any] = dict(
+            zip(OPEN_CALLS_SCHEMA.names, (requests[name] for name in _REQUEST_COLUMNS), strict=True)
         )
+        opened = Frame(columns)
         if len(self.held) == 0:
             return OpenCalls(opened)
-        return self._merged(opened)
-
-    def _merged(self, opened: Frame) -> OpenCalls:
-        """Append new calls to the open ones, canister by canister."""
-        groups, new = self._groups, group_rows(opened["originator"])
+        # Append the new calls to the open ones, canister by canister.
+        groups, new = group_rows(self.held["originator"]), group_rows(opened["originator"])
         counts = groups.counts
         open_rows: Any = slice(None)
         if self.closed is not None:
             open_ = ~self.closed
             counts = np.add.reduceat(open_, groups.starts, dtype=np.int64)
             open_rows = np.flatnonzero(open_)
-        old_names, new_names = self._originators, opened["originator"][new.starts]
+        old_names, new_names = self.held["originator"][groups.starts], opened["originator"][new.starts]
         # A canister's calls follow those of all lower canisters in the other table; new calls also its own old ones.
         new_before = np.append(0, np.cumsum(new.counts))[np.searchsorted(new_names, old_names)]
         old_before = np.append(0, np.cumsum(counts))[np.searchsorted(old_names, new_names, side="right")]
         at_new = np.arange(len(opened)) + new.spread(old_before)
         total = int(counts.sum()) + len(opened)
         at_old = np.arange(total - len(opened)) + np.repeat(new_before, counts)
-        columns: dict[str, Any] = {}
         for name in OPEN_CALLS_SCHEMA.names:
             ours, theirs = self.held[name], opened[name]
-            if (len(ours) == 0 or (ours.strides[0] == 0 and not ours[0])) and (
-                len(theirs) == 0 or (theirs.strides[0] == 0 and not theirs[0])
-            ):
+            if _is_zero(ours) and _is_zero(theirs):
                 columns[name] = repeat_value(ours.dtype.type(0), total)
                 continue
             column = np.empty(total, dtype=ours.dtype)
@@ -188,13 +164,7 @@ class OpenCalls:
 
 IN_HAND_KEYS = ("respondent", "originator", "callback", "amount_high", "amount_low", "deadline")
 
-IN_HAND_SCHEMA = pa.schema(
-    [
-        *(pa.field(name, pa.uint64(), nullable=False) for name in IN_HAND_KEYS[:-1]),
-        pa.field("deadline", pa.uint32(), nullable=False),
-        pa.field("count", pa.uint64(), nullable=False),
-    ]
-)
+IN_HAND_SCHEMA = table_schema(**dict.fromkeys(IN_HAND_KEYS[:-1], UINT64), deadline=UINT32, count=UINT64)
 """``count`` requests of ``originator`` that ``respondent`` executed and did not answer.
 
 The count is one, unless some are forged.

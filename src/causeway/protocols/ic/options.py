@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -179,22 +180,22 @@ class IcOptions(ProfiledOptions):
                 raise option_error(name, f'{value}: allowed with certification = "off": 0')
         return self
 
-    @property
+    @cached_property
     def version(self) -> CertificationVersion:
         """Return the version of the encodings."""
         return CertificationVersion[self.certification_version]
 
-    @property
+    @cached_property
     def certified(self) -> bool:
         """Return True if subnets certify their states, and slices are verified."""
         return self.certification != "off"
 
-    @property
+    @cached_property
     def flat(self) -> bool:
         """Return True if a stream is one queue of messages, without substreams."""
         return self.substreams == "flat"
 
-    @property
+    @cached_property
     def rejects_exist(self) -> bool:
         """Return True if any rule may give a REJECT.
 

@@ -319,7 +319,3 @@ class Context:
     programs: ProgramRunner
     before: Registry
     splitting: Chains
-
-    def host_of(self, canisters: U64) -> Hosts:
-        """Return the position of each canister's subnet (``subnet_assignment``), or -1."""
-        return self.registry.host_of(canisters)

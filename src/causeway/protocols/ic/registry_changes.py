@@ -34,7 +34,7 @@ from causeway.protocols.ic.messages import NOT_FOUND, UNROUTABLE, reject_respons
 from causeway.protocols.ic.registry import Context
 from causeway.protocols.ic.routing import append_onward
 from causeway.protocols.ic.scheduler import enqueued_queues, move_behind
-from causeway.protocols.ic.state import ONWARD_SCHEMA, HaltedStep, RoundStep, State
+from causeway.protocols.ic.state import ONWARD_SCHEMA, RoundStep, State
 from causeway.protocols.shared.events import EventLog, event_rows
 from causeway.protocols.shared.execution import find_outdated_programs
 from causeway.protocols.shared.messages import MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA, blank_messages
@@ -50,16 +50,14 @@ def admit_canisters(kernel: IcStates, state: State, context: Context, installed:
     ``installed`` returns the initial state of canisters' programs.
     """
     new = context.registry.newcomers
-    if len(new) == 0:
-        return state
-    new = new[np.isin(context.host_of(new), context.chains.astype(np.int32)) & ~state.installed(new)]
+    new = new[np.isin(context.registry.host_of(new), context.chains.astype(np.int32)) & ~state.installed(new)]
     new = new[context.programs.installed(new)]
     return merge_states(kernel, [state, installed(new)]) if len(new) else state
 
 
 def change_canister_programs(state: State, context: Context) -> State:
     """Replace the programs of canisters of ``context.chains`` that got another class."""
-    runner, hosts = context.programs, context.host_of(context.programs.changed)
+    runner, hosts = context.programs, context.registry.host_of(context.programs.changed)
     due = find_outdated_programs(runner, hosts, context.chains, state.accounts, state.programs)
     due = due[state.installed(due)]
     if len(due) == 0:
@@ -73,8 +71,6 @@ def add_subnets(kernel: IcStates, state: State, context: Context) -> State:
 
     A new subnet that is halted keeps its previous root, and its canisters make another height later.
     """
-    if not context.options.certified or context.registry is context.before:
-        return state
     new = context.chains[context.registry.has(context.chains) & ~context.before.has(context.chains)]
     if not new.size:
         return state
@@ -96,27 +92,19 @@ def select_step(kernel: IcStates, step: RoundStep, context: Context) -> RoundSte
     )
 
 
-def halt(kernel: IcStates, removal: RoundStep, context: Context) -> HaltedStep:
+def halt(kernel: IcStates, removal: RoundStep, context: Context) -> tuple[State, Frame, EventLog]:
     """Return the state of ``context.chains``, which run no round, after removals of canisters.
 
-    Nothing else happens on them.
+    Also return the messages appended to streams, and the events. Nothing else happens on the chains.
 
     ``removal`` is the removal in all subnets. Rejects queue behind the pending messages (X-4).
     """
     step, log = select_step(kernel, removal, context), EventLog()
-    log.add(arrival_events(step.arrivals))
+    log.add(arrival_events(step.arrivals, np.zeros(len(step.arrivals), dtype=bool)))
     state, outbound = append_onward(step.state, step.onward, context)
     if context.options.messages_per_canister:
         state = replace(state, turns=move_behind(state.turns, enqueued_queues([step.arrivals])))
-    return HaltedStep(state, outbound, log)
-
-
-@dataclass(frozen=True)
-class StoppedChains:
-    """The chains that stop in a round, and their events."""
-
-    chains: Chains
-    log: EventLog
+    return state, outbound, log
 
 
 def mark_stopped(state: State, error: IndexOverflow | InvariantViolation, context: Context) -> State:
@@ -149,15 +137,13 @@ def _violators(error: IndexOverflow | InvariantViolation, context: Context) -> C
     return hosts[hosts >= 0].astype(np.uint32)
 
 
-def newly_stopped(state: State, height: int) -> StoppedChains:
-    """Return the chains of ``state`` that stop in the round of ``height``."""
+def newly_stopped(state: State, height: int) -> tuple[Chains, EventLog]:
+    """Return the chains of ``state`` that stop in the round of ``height``, and their events."""
     log = EventLog()
-    if len(state.stopped) == 0:
-        return StoppedChains(state.stopped["chain"], log)
     rows = state.stopped.filter(state.stopped["height"] == np.uint64(height))
     control = blank_messages(len(rows), kind=int(Kind.CONTROL))
     log.add(event_rows(control, Event.STOPPED, chain=rows["chain"], reason=rows["cause"].dictionary_encode()))
-    return StoppedChains(rows["chain"], log)
+    return rows["chain"], log
 
 
 def exclude_chains(plan: Plan[XNetPlan], inputs: Inputs[State], chains: Chains) -> tuple[Plan[XNetPlan], Inputs[State]]:
@@ -187,8 +173,6 @@ def remove_ended(state: State, context: Context) -> RoundStep:
     The rejects of requests are pushed locally or sent to the caller's subnet; then the responses in output queues are
     sent, canister by canister.
     """
-    if not context.registry.has_ended:
-        return RoundStep(state)
     log, ended = EventLog(), EndedCanisters(context, state.stopped["chain"])
     inputs, outputs, in_hand = state.input_queues.elements, state.output_queues.elements, state.in_hand
     pending = inputs.filter(ended.among(inputs["receiver"]) & (inputs["kind"] == Kind.REQUEST))
@@ -209,14 +193,14 @@ def remove_ended(state: State, context: Context) -> RoundStep:
     rejects = reject_responses(requests, StreamRejectCode.DestinationInvalid, NOT_FOUND).with_columns(
         source=at["chain"], queue_index=np.uint64(NO_QUEUE), sent_tick=np.uint64(context.tick)
     )
-    hosts = context.host_of(rejects["receiver"])
+    hosts = context.registry.host_of(rejects["receiver"])
     local = rejects.filter(hosts == rejects["source"].view(np.int32))
     state, arrivals = push_responses(state, local.select(MESSAGE_COLUMNS), local["source"], Via.SYNTHETIC, log)
     responses = responses.with_columns(source=_last_hosts(responses["sender"], context), queue_index=responses["index"])
     remote = rejects.filter(hosts != rejects["source"].view(np.int32))
     onward = concat([remote.select(ONWARD_SCHEMA.names), responses.select(ONWARD_SCHEMA.names)])
     onward = onward.take(stable_order(onward["sender"]))
-    routable = context.host_of(onward["receiver"]) != NO_HOST
+    routable = context.registry.host_of(onward["receiver"]) != NO_HOST
     lost = onward.filter(~routable)
     at = {"chain": lost["source"], "queue_index": lost["queue_index"]}
     log.add(event_rows(lost, Event.DROPPED, reason=UNROUTABLE, **at))
@@ -235,7 +219,7 @@ class EndedCanisters:
 
     def among(self, canisters: U64) -> Mask:
         """Return a mask of the removed ones of ``canisters``."""
-        is_removed: Mask = self.context.host_of(canisters) == NO_HOST
+        is_removed: Mask = self.context.registry.host_of(canisters) == NO_HOST
         if len(self.stopped) and is_removed.any():
             is_removed &= ~np.isin(_last_hosts(canisters, self.context), self.stopped)
         return is_removed

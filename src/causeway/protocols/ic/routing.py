@@ -63,7 +63,7 @@ def post_process(state: State, onward: Frame, context: Context) -> tuple[RoundSt
     """
     log = EventLog()
     elements = state.output_queues.elements
-    queued = assign_lanes(elements, context.host_of(elements["sender"]).view(np.uint32), context)
+    queued = assign_lanes(elements, context.registry.host_of(elements["sender"]).view(np.uint32), context)
     routable = queued["destination"].view(np.int32) != NO_HOST
     state = replace(state, output_queues=state.output_queues.keep(routable))
     queued, unroutable = queued.filter(routable), queued.take(np.flatnonzero(~routable))
@@ -118,7 +118,7 @@ def assign_lanes(messages: Frame, source: npt.NDArray[np.uint32], context: Conte
         substream_id = canisters
     return messages.with_columns(
         source=source,
-        destination=context.host_of(messages["receiver"]).view(np.uint32),
+        destination=context.registry.host_of(messages["receiver"]).view(np.uint32),
         substream=substream_id,
     )
 

@@ -7,20 +7,19 @@ Within the first and the last the senders form a queue; a sender moves to its en
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from causeway_proofs.order import U64, Rows, find_positions, group_rows, stable_order
 
 from causeway.core.frame import Frame, concat
 from causeway.core.joins import encode_keys, lookup_rows
 from causeway.core.vocabulary import NO_CHAIN
+from causeway.protocols.contract import UINT8, UINT64, table_schema
 
 QUEUE = ("receiver", "sender")
 
-TURNS_SCHEMA = pa.schema([pa.field(name, pa.uint64(), nullable=False) for name in (*QUEUE, "turn")])
+TURNS_SCHEMA = table_schema(**dict.fromkeys((*QUEUE, "turn"), UINT64))
 """The position of a non-empty input queue (sender, receiver) in its receiver's line.
 
 Positions count from 0 without gaps.
@@ -28,30 +27,13 @@ Positions count from 0 without gaps.
 Empty without a limit.
 """
 
-NEXT_SOURCES_SCHEMA = pa.schema(
-    [pa.field("receiver", pa.uint64(), nullable=False), pa.field("next_source", pa.uint8(), nullable=False)]
-)
+NEXT_SOURCES_SCHEMA = table_schema(receiver=UINT64, next_source=UINT8)
 """The first source of a canister in the next round, unless it is 0. Empty without a limit."""
 
 LOCAL, INGRESS, REMOTE = 0, 1, 2
 """The sources, in order."""
 
 SOURCES = 3
-
-
-@dataclass(frozen=True)
-class ScheduledMessages:
-    """The consumed messages.
-
-    Attributes:
-        order: Rows of the elements of ingress queues, then of input queues.
-        turns: The turns afterwards.
-        next_sources: The next sources afterwards.
-    """
-
-    order: Rows
-    turns: Frame
-    next_sources: Frame
 
 
 def enqueued_queues(arrivals: Sequence[Frame]) -> Frame:
@@ -88,13 +70,8 @@ def move_behind(turns: Frame, queues: Frame) -> Frame:
 
 
 def take_in_turn(
-    ingress: Frame,
-    queued: Frame,
-    turns: Frame,
-    next_sources: Frame,
-    local: npt.NDArray[np.bool_],
-    limit: int,
-) -> ScheduledMessages:
+    ingress: Frame, queued: Frame, turns: Frame, next_sources: Frame, local: npt.NDArray[np.bool_], limit: int
+) -> tuple[Rows, Frame, Frame]:
     """Select the messages that every canister consumes, at most ``limit`` each.
 
     Args:
@@ -104,6 +81,9 @@ def take_in_turn(
         next_sources: The next sources.
         local: Mask of the elements of input queues from the receiver's own subnet.
         limit: The maximum number of messages.
+
+    Returns:
+        Rows of the elements of ingress queues, then of input queues; and the turns and the next sources afterwards.
     """
     queues = group_rows(queued["receiver"], queued["sender"])
     turn = queues.spread(turns["turn"])
@@ -132,9 +112,16 @@ def take_in_turn(
     # Update the next sources of canisters that consumed messages.
     others = next_sources.filter(~np.isin(next_sources["receiver"], following["receiver"]))
     joined = concat([others, following.filter(following["next_source"] != LOCAL)])
-    return ScheduledMessages(
-        rows, _renumbered(turns, queues.counts, used, queues.starts), joined.take(stable_order(joined["receiver"]))
-    )
+    if len(turns):
+        # The turns of the non-empty queues, most turns last.
+        consumed_of = np.add.reduceat(used, queues.starts)
+        left = np.flatnonzero(consumed_of < queues.counts)
+        remaining, turns_taken = turns.take(left), consumed_of[left].astype(np.uint64)
+        by_turn = stable_order(remaining["receiver"], turns_taken, remaining["turn"])
+        position = np.empty(len(left), dtype=np.uint64)
+        position[by_turn] = group_rows(remaining["receiver"][by_turn]).ranks()
+        turns = remaining.with_columns(turn=position)
+    return rows, turns, joined.take(stable_order(joined["receiver"]))
 
 
 def _first_sources(next_sources: Frame, receivers: U64) -> npt.NDArray[np.uint8]:
@@ -143,16 +130,3 @@ def _first_sources(next_sources: Frame, receivers: U64) -> npt.NDArray[np.uint8]
     found = np.append(next_sources["next_source"], np.uint8(LOCAL))[rows]
     begin: npt.NDArray[np.uint8] = np.where(rows >= 0, found, np.uint8(LOCAL))
     return begin
-
-
-def _renumbered(turns: Frame, counts: Rows, used: Rows, starts: Rows) -> Frame:
-    """Return the turns of the non-empty queues after consumption, most turns last."""
-    if len(turns) == 0:
-        return turns
-    consumed = np.add.reduceat(used, starts)
-    left = np.flatnonzero(consumed < counts)
-    rows, turns_taken = turns.take(left), consumed[left].astype(np.uint64)
-    order = stable_order(rows["receiver"], turns_taken, rows["turn"])
-    turn = np.empty(len(left), dtype=np.uint64)
-    turn[order] = group_rows(rows["receiver"][order]).ranks()
-    return rows.with_columns(turn=turn)

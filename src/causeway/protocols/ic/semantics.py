@@ -132,9 +132,5 @@ def portable(code: int, text: bytes) -> Portable:
 
 
 SEMANTICS = Semantics(
-    promises=promises,
-    guarantees=guarantees,
-    watermarks=WATERMARKS,
-    reject_code=portable,
-    remark=remark,
+    promises=promises, guarantees=guarantees, watermarks=WATERMARKS, reject_code=portable, remark=remark
 )

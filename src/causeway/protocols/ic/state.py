@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.queues import Queues
-from causeway.protocols.contract import StateTable, Visibility
+from causeway.protocols.contract import BYTES, DIGEST, TEXT, UINT8, UINT32, UINT64, StateTable, Visibility, table_schema
 from causeway.protocols.ic.open_calls import IN_HAND_KEYS, IN_HAND_SCHEMA, OPEN_CALLS_KEYS, OPEN_CALLS_SCHEMA, OpenCalls
 from causeway.protocols.ic.scheduler import NEXT_SOURCES_SCHEMA, QUEUE, TURNS_SCHEMA
 from causeway.protocols.shared.digests import DigestCache
@@ -53,27 +55,23 @@ def update_certified_data(data: Frame, updates: Frame) -> Frame:
         updates: The values set in a round, in order (``Execution.certified``).
 
     Returns:
-        The updated table; the same object if no value was set.
+        The updated table.
     """
-    if len(updates) == 0:
-        return data
     rows = concat([data, updates])
     rows = rows.take(stable_order(rows["program"]))
     groups = group_rows(rows["program"])
     return rows.take(groups.starts + groups.counts - 1)
 
 
-def _numbers(*names: str) -> list[pa.Field]:
-    return [pa.field(name, pa.uint64(), nullable=False) for name in names]
-
-
-INPUT_SCHEMA = pa.schema([*MESSAGE_FIELDS, *_numbers("index")])
+INPUT_SCHEMA = table_schema(*MESSAGE_FIELDS, index=UINT64)
 """An element of an input queue (sender, receiver), or of a user's ingress queue.
 
 For ingress, ``sender`` is the user.
 """
 
-LANES_SCHEMA = pa.schema([*LANE_FIELDS, *_numbers("begin", "next_index", "stream_bytes", "signals_begin", "expected")])
+LANES_SCHEMA = table_schema(
+    *LANE_FIELDS, begin=UINT64, next_index=UINT64, stream_bytes=UINT64, signals_begin=UINT64, expected=UINT64
+)
 """One row a substream of the stream from ``source`` to ``destination``.
 
 The stream holds the messages ``begin`` to ``next_index`` - 1, of ``stream_bytes`` bytes in total (exact for ``limits =
@@ -81,25 +79,14 @@ deployed``, else an upper bound). It carries signals about the reverse messages 
 ``expected`` is both ``signals_end`` and the entry of expected_xnet_indices (the invariant of 2.6).
 """
 
-REJECTS_SCHEMA = pa.schema(
-    [
-        pa.field("destination", pa.uint32(), nullable=False),
-        pa.field("source", pa.uint32(), nullable=False),
-        *_numbers("substream", "index"),
-        pa.field("reason", pa.uint8(), nullable=False),
-    ]
-)
+REJECTS_SCHEMA = table_schema(destination=UINT32, source=UINT32, substream=UINT64, index=UINT64, reason=UINT8)
 """A REJECT signal about the message ``index`` from ``source`` to ``destination``.
 
 It lies in the stream of the destination to the source. All other signalled indices are ACCEPT.
 """
 
-RUNS_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        *_numbers("height", "tick", "first", "count", "bytes"),
-        pa.field("root", pa.binary(32), nullable=False),
-    ]
+RUNS_SCHEMA = table_schema(
+    *LANE_FIELDS, height=UINT64, tick=UINT64, first=UINT64, count=UINT64, bytes=UINT64, root=DIGEST
 )
 """A segment: the messages that one round appended to one substream, until all are gone.
 
@@ -107,7 +94,7 @@ Its row holds the indices, the bytes of the remaining messages and the Merkle ro
 is hashed once.
 """
 
-MISROUTED_SCHEMA = pa.schema([pa.field("chain", pa.uint32(), nullable=False), *INPUT_SCHEMA])
+MISROUTED_SCHEMA = pa.schema([*table_schema(chain=UINT32), *INPUT_SCHEMA])
 """A message enqueued on ``chain`` although its receiver is hosted elsewhere (D-5).
 
 Only with ``receiver_check = off``.
@@ -115,24 +102,14 @@ Only with ``receiver_check = off``.
 It stays there forever. ``index`` counts in (chain, receiver, sender).
 """
 
-STOPPED_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint32(), nullable=False),
-        *_numbers("height"),
-        pa.field("cause", pa.string(), nullable=False),
-    ]
-)
+STOPPED_SCHEMA = table_schema(chain=UINT32, height=UINT64, cause=TEXT)
 """A chain stopped after violating a hard invariant in the round of ``height``.
 
 ``cause``: the error.
 """
 
-KEPT_SLICES_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        *_numbers("source_height", "begin", "end", "signals_end", "oldest_reject"),
-        pa.field("root", pa.binary(32), nullable=False),
-    ]
+KEPT_SLICES_SCHEMA = table_schema(
+    *LANE_FIELDS, source_height=UINT64, begin=UINT64, end=UINT64, signals_end=UINT64, oldest_reject=UINT64, root=DIGEST
 )
 """A stream header that a faulty carrier keeps to offer later.
 
@@ -140,15 +117,8 @@ It is the header of the stream from ``source`` to ``destination``, certified at 
 root and the oldest rejected message (``signals_end`` for none). It is not part of a subnet's state or root.
 """
 
-HEADS_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint32(), nullable=False),
-        *_numbers("number", "time"),
-        pa.field("previous", pa.binary(), nullable=False),
-        pa.field("root", pa.binary(32), nullable=False),
-        *_numbers("certified"),
-        pa.field("certification", pa.binary(), nullable=False),
-    ]
+HEADS_SCHEMA = table_schema(
+    chain=UINT32, number=UINT64, time=UINT64, previous=BYTES, root=DIGEST, certified=UINT64, certification=BYTES
 )
 """The head of a subnet: its own height ``number``, batch time (ns), and state roots.
 
@@ -157,27 +127,13 @@ HEADS_SCHEMA = pa.schema(
 ``certified`` is the last certified height, and ``certification`` its certification (protobuf; empty before the first).
 """
 
-UNCERTIFIED_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint32(), nullable=False),
-        *_numbers("number"),
-        pa.field("root", pa.binary(32), nullable=False),
-        pa.field("height_witness", pa.binary(), nullable=False),
-    ]
-)
+UNCERTIFIED_SCHEMA = table_schema(chain=UINT32, number=UINT64, root=DIGEST, height_witness=BYTES)
 """An uncertified height: its root, and the encoded witness of ``metadata / height``."""
 
-OFFERS_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        *_numbers("number", "begin", "anchor"),
-        pa.field("header", pa.binary(), nullable=False),
-        pa.field("siblings", pa.binary(), nullable=False),
-        pa.field("messages", pa.binary(32), nullable=False),
-        pa.field("path", pa.binary(), nullable=False),
-        pa.field("certification", pa.binary(), nullable=False),
-    ]
-)
+_PROOF = {"header": BYTES, "siblings": BYTES, "messages": DIGEST, "path": BYTES, "certification": BYTES}
+"""The columns that certify a slice."""
+
+OFFERS_SCHEMA = table_schema(*LANE_FIELDS, number=UINT64, begin=UINT64, anchor=UINT64, **_PROOF)
 """The data to serve the stream from ``source`` to ``destination`` at height ``number``.
 
 The height is the source's own.
@@ -187,18 +143,9 @@ joined; the digest of all ``messages``; the digests from the stream to the state
 before there is one).
 """
 
-AGREED_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        *_numbers("executed", "begin", "end", "signals_end", "message_begin", "message_end", "number", "anchor"),
-        pa.field("header", pa.binary(), nullable=False),
-        pa.field("siblings", pa.binary(), nullable=False),
-        pa.field("messages", pa.binary(32), nullable=False),
-        pa.field("path", pa.binary(), nullable=False),
-        pa.field("certification", pa.binary(), nullable=False),
-        pa.field("beside", pa.binary(), nullable=False),
-    ]
-)
+_NUMBERS = ("executed", "begin", "end", "signals_end", "message_begin", "message_end", "number", "anchor")
+
+AGREED_SCHEMA = table_schema(*LANE_FIELDS, **dict.fromkeys(_NUMBERS, UINT64), **_PROOF, beside=BYTES)
 """A slice of an agreed payload that ``destination`` executes at its own height ``executed``.
 
 The row suffices to verify the slice again then: the columns of ``offers`` and of slices, and the joined digests of the
@@ -220,7 +167,7 @@ PROGRAMS = ("sender", "receiver")
 
 def _counters(keys: tuple[str, ...]) -> StateTable:
     """Return the table of the counters of queues, which belong to the program of the first key."""
-    return StateTable(pa.schema(_numbers(*keys, "next_index")), keys[0], keys, programs=keys)
+    return StateTable(table_schema(**dict.fromkeys((*keys, "next_index"), UINT64)), keys[0], keys, programs=keys)
 
 
 STATE_TABLES: Mapping[str, StateTable] = {
@@ -237,12 +184,7 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "next_sources": StateTable(NEXT_SOURCES_SCHEMA, "receiver", ("receiver",), programs=("receiver",)),
     "lanes": StateTable(LANES_SCHEMA, "source", LANE, chains=ENDS, shown=Visibility.DESTINATION),
     "rejects": StateTable(
-        REJECTS_SCHEMA,
-        "destination",
-        REJECTS_ORDER,
-        chains=ENDS,
-        shown=Visibility.DESTINATION,
-        shown_to="source",
+        REJECTS_SCHEMA, "destination", REJECTS_ORDER, chains=ENDS, shown=Visibility.DESTINATION, shown_to="source"
     ),
     "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Visibility.DESTINATION),
     "misrouted": StateTable(
@@ -273,6 +215,16 @@ A certified root still commits to number, time and previous root of ``heads`` (`
 
 DENSE_CANISTERS = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
+
+
+_QUEUES = {"ingress": INGRESS_KEYS, "input": INPUT_KEYS, "output": OUTPUT_KEYS}
+"""The keys of the queues of canisters; each has a table of counters and one of elements."""
+
+_FRAMES = (
+    *("in_hand", "turns", "next_sources", "rejects", "stopped", "kept_slices"),
+    *("heads", "uncertified", "offers", "trimmed_runs", "agreed", "accounts", "certified_data"),
+)
+"""The tables that a state holds as they are."""
 
 
 @dataclass(frozen=True)
@@ -340,30 +292,15 @@ class State:
 
     def frames(self) -> dict[str, Frame]:
         """Return the rows of every table by name; unchanged tables stay the same objects."""
+        queues: dict[str, Queues] = {name: getattr(self, f"{name}_queues") for name in _QUEUES}
         return {
-            "ingress_counters": self.ingress_queues.counters,
-            "input_counters": self.input_queues.counters,
-            "output_counters": self.output_queues.counters,
-            "ingress_queues": self.ingress_queues.elements,
-            "input_queues": self.input_queues.elements,
-            "output_queues": self.output_queues.elements,
+            **{f"{name}_counters": queue.counters for name, queue in queues.items()},
+            **{f"{name}_queues": queue.elements for name, queue in queues.items()},
+            **{name: getattr(self, name) for name in _FRAMES},
             "open_calls": self.open_calls.rows,
-            "in_hand": self.in_hand,
-            "turns": self.turns,
-            "next_sources": self.next_sources,
             "lanes": self.streams.counters,
-            "rejects": self.rejects,
             "runs": self.runs,
             "misrouted": self.misrouted.elements,
-            "stopped": self.stopped,
-            "kept_slices": self.kept_slices,
-            "heads": self.heads,
-            "uncertified": self.uncertified,
-            "offers": self.offers,
-            "trimmed_runs": self.trimmed_runs,
-            "agreed": self.agreed,
-            "accounts": self.accounts,
-            "certified_data": self.certified_data,
             **{PROGRAM_TABLE + name: frame for name, frame in self.programs.items()},
         }
 
@@ -409,38 +346,23 @@ def state_from_tables(frames: Mapping[str, Frame], program_schemas: Mapping[str,
         for name, table in state_tables(program_schemas).items()
     }
     # These queues never shrink, so their elements determine the counters.
-    groups = group_rows(*(found["misrouted"][key] for key in MISROUTED_KEYS))
-    next_index = found["misrouted"]["index"][groups.starts + groups.counts - 1] + np.uint64(1)
+    misrouted = found["misrouted"]
+    groups = group_rows(*(misrouted[key] for key in MISROUTED_KEYS))
+    next_index = misrouted["index"][groups.starts + groups.counts - 1] + np.uint64(1)
+    counters = misrouted.select(MISROUTED_KEYS).take(groups.starts).with_columns(next_index=next_index)
+    parts: dict[str, Any] = {name: found[name] for name in _FRAMES}
+    for name, keys in _QUEUES.items():
+        parts[f"{name}_queues"] = Queues(keys, found[f"{name}_counters"], found[f"{name}_queues"], base=base)
     return State(
-        ingress_queues=Queues(INGRESS_KEYS, found["ingress_counters"], found["ingress_queues"], base=base),
-        input_queues=Queues(INPUT_KEYS, found["input_counters"], found["input_queues"], base=base),
-        output_queues=Queues(OUTPUT_KEYS, found["output_counters"], found["output_queues"], base=base),
+        **parts,
         open_calls=OpenCalls(found["open_calls"]),
-        in_hand=found["in_hand"],
-        turns=found["turns"],
-        next_sources=found["next_sources"],
         streams=Queues(LANE, found["lanes"], _NOT_HELD, found["runs"], base, STREAM_INDICES),
-        rejects=found["rejects"],
-        misrouted=Queues(
-            MISROUTED_KEYS,
-            found["misrouted"].select(MISROUTED_KEYS).take(groups.starts).with_columns(next_index=next_index),
-            found["misrouted"],
-            base=base,
-        ),
-        stopped=found["stopped"],
-        kept_slices=found["kept_slices"],
-        heads=found["heads"],
-        uncertified=found["uncertified"],
-        offers=found["offers"],
-        trimmed_runs=found["trimmed_runs"],
-        agreed=found["agreed"],
-        accounts=found["accounts"],
-        certified_data=found["certified_data"],
+        misrouted=Queues(MISROUTED_KEYS, counters, misrouted, base=base),
         programs=program_frames(found),
     )
 
 
-_NOT_HELD = empty_frame(pa.schema([*LANE_FIELDS, *_numbers("index")]))
+_NOT_HELD = empty_frame(table_schema(*LANE_FIELDS, index=UINT64))
 """The elements of streams: a state holds none."""
 
 
@@ -449,14 +371,9 @@ def reverse_lanes(rows: Frame) -> Frame:
     return Frame({"source": rows["destination"], "destination": rows["source"], "substream": rows["substream"]})
 
 
-ARRIVALS_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint32(), nullable=False),
-        *(OUTBOUND_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS]),
-        pa.field("via", pa.uint8(), nullable=False),
-        pa.field("queue_index", pa.uint64(), nullable=False),
-    ]
-)
+_IN_LANES = (OUTBOUND_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS])
+
+ARRIVALS_SCHEMA = table_schema(*table_schema(chain=UINT32), *_IN_LANES, via=UINT8, queue_index=UINT64)
 """A push to an input queue on ``chain``: message, queue index, path and lane position.
 
 ``source`` and ``destination`` are ``NO_CHAIN`` for a message from no lane.
@@ -491,15 +408,6 @@ class RoundStep:
 
     state: State
     log: EventLog = field(default_factory=EventLog)
-    arrivals: Frame = field(default_factory=lambda: empty_frame(ARRIVALS_SCHEMA))
-    ingress: Frame = field(default_factory=lambda: empty_frame(INGRESS_ARRIVALS_SCHEMA))
-    onward: Frame = field(default_factory=lambda: empty_frame(ONWARD_SCHEMA))
-
-
-@dataclass(frozen=True)
-class HaltedStep:
-    """The result of a round for the chains that do not run it."""
-
-    state: State
-    outbound: Frame
-    log: EventLog
+    arrivals: Frame = field(default_factory=partial(empty_frame, ARRIVALS_SCHEMA))
+    ingress: Frame = field(default_factory=partial(empty_frame, INGRESS_ARRIVALS_SCHEMA))
+    onward: Frame = field(default_factory=partial(empty_frame, ONWARD_SCHEMA))

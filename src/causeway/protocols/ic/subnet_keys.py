@@ -185,17 +185,19 @@ class Certifier:
             if not self.options.certified:
                 raise InvalidInput(f"subnet {self.numbers[one.position]} does not certify: certification = off")
         is_recorded = [self.secrets.certifications is not None and task.position in self.listed for task in due]
-        signed = self._sign([task for task, recorded in zip(due, is_recorded, strict=True) if not recorded])
+        signing = [task for task, recorded in zip(due, is_recorded, strict=True) if not recorded]
+        if self.options.certification == "bls":
+            signed = [
+                task.certified(self._secret_key(task.position).sign(certification_message(task.root)))
+                for task in signing
+            ]
+        else:
+            signed = self._combined(signing)
         if not any(is_recorded):
             return signed
         new = iter(signed)
         known = iter(self._recorded([task for task, recorded in zip(due, is_recorded, strict=True) if recorded]))
         return [next(known if recorded else new) for recorded in is_recorded]
-
-    def _sign(self, due: Sequence[CertificationTask]) -> list[CertificationResult]:
-        if self.options.certification != "bls":
-            return self._combined(due)
-        return [task.certified(self._secret_key(task.position).sign(certification_message(task.root))) for task in due]
 
     # ---- without the secret keys: what a lake has recorded
 
@@ -277,7 +279,9 @@ class Certifier:
         number = int(self.numbers[due.position])
         if not nodes:
             return _Attempt(due, nodes, None, [], iter(()))
-        dealing = _dealing(self._secret_key(due.position), self._shares_seed(due.position), nodes)
+        # The seed of the shares is as secret as the key.
+        secret, seed = self._secret_key(due.position), _key_seed(self.seed, number)
+        dealing = _dealing(secret, SHARES_DOMAIN + secret.to_bytes() if due.position in self.listed else seed, nodes)
         needed = dealing.key.threshold
         arriving = self._shares(number, nodes, dealing, due.height, certification_message(due.root))
         first = list(islice(arriving, needed))
@@ -286,12 +290,6 @@ class Certifier:
 
     def _nodes_of(self, position: int) -> Nodes:
         return tuple(range(self.options.nodes)) if self.nodes is None else self.nodes[position]
-
-    def _shares_seed(self, position: int) -> bytes:
-        """Return the seed of the shares of a subnet's key, as secret as the key."""
-        if position in self.listed:
-            return SHARES_DOMAIN + self._secret_key(position).to_bytes()
-        return _key_seed(self.seed, int(self.numbers[position]))
 
     def _shares(
         self, number: int, nodes: Nodes, dealing: Dealing, height: int, message: bytes

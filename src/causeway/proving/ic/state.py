@@ -254,7 +254,7 @@ class CertifiedState:
         return self._opened_stream[1:]
 
     def _hosts(self, program: int) -> bool:
-        host = self._context.host_of(np.array([program], dtype=np.uint64))
+        host = self._context.registry.host_of(np.array([program], dtype=np.uint64))
         return int(host[0]) == self.position
 
     def _stream_label(self, lane: Frame) -> bytes:

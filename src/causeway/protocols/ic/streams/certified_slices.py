@@ -14,7 +14,7 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from causeway_proofs.hashing import DIGEST_BYTES, Digests
 from causeway_proofs.ic.certification import verify_certifications
 from causeway_proofs.ic.digest_columns import stream_digests
 from causeway_proofs.ic.errors import DecodeFailed, EncodeError
-from causeway_proofs.ic.primitives import METADATA_SUBTREE, CertificationVersion
+from causeway_proofs.ic.primitives import METADATA_SUBTREE
 from causeway_proofs.ic.slice import Certification, decode_certification
 from causeway_proofs.ic.slice_columns import slice_roots
 from causeway_proofs.ic.state_columns import verify_heights
@@ -43,6 +43,7 @@ from causeway.protocols.ic.registry import Context
 from causeway.protocols.ic.state import REJECTS_ORDER, REJECTS_SCHEMA
 from causeway.protocols.ic.streams.endpoint import ExpectedIndexes, cut_slices, sort_by_stream
 from causeway.protocols.ic.subnet_keys import Certifier
+from causeway.protocols.shared.checks import first_failed
 from causeway.protocols.shared.messages import LANE, message_columns
 
 MISSING = "MissingMessages"
@@ -132,11 +133,6 @@ class SliceCheck:
     starts: Rows
     counts: Rows
 
-    @property
-    def invalid(self) -> npt.NDArray[np.bool_]:
-        """Return a mask of the invalid slices."""
-        return np.array([bool(cause) for cause in self.causes], dtype=bool)
-
 
 def check_certified(slices: Frame, messages: Frame, context: Context, certifier: Certifier) -> SliceCheck:
     """Check that sources have certified slices, from the bytes that are used afterwards.
@@ -151,10 +147,9 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
         context: The metadata of the round.
         certifier: The certifier, for the public keys.
     """
-    causes = [""] * len(slices)
     if len(slices) == 0:
-        nothing = np.empty(0, dtype=np.int64)
-        return SliceCheck(causes, np.empty((0, DIGEST_BYTES), dtype=np.uint8), nothing, nothing)
+        no_rows = np.empty(0, dtype=np.int64)
+        return SliceCheck([], np.empty((0, DIGEST_BYTES), dtype=np.uint8), no_rows, no_rows)
     # In the order of the messages, their digests need not be moved.
     runs = group_rows(*(messages[name] for name in LANE))
     lane = lookup_rows(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
@@ -162,22 +157,8 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     rank = np.full(len(slices), len(runs), dtype=np.uint64)
     rank[lane[known]] = known
     order = stable_order(rank)
-    checked = _check(slices.take(order), messages, runs, context, certifier)
-    for row, cause in zip(order.tolist(), checked.causes, strict=True):
-        causes[row] = cause
-    back = np.argsort(order)
-    return SliceCheck(causes, checked.leaves, checked.starts[back], checked.counts[back])
-
-
-def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certifier: Certifier) -> SliceCheck:
-    causes = [""] * len(slices)
+    slices = slices.take(order)
     headers = decode_stream_headers(slices["header"], context.options.version, MAX_COLUMN_BYTES)
-    for row in headers.errors:
-        causes[row] = DecodeFailed.__name__
-    _set_causes(causes, slices["receiver"] != slices["destination"], "InvalidDestination")
-    # The round uses these columns, so they must equal the certified header.
-    for name in ("begin", "end", "signals_end"):
-        _set_causes(causes, slices[name] != getattr(headers, name), "RootHashMismatch")
     # Read nothing for slices that claim messages outside the stream.
     begin, end = slices["read_begin"], slices["read_end"]
     inside = (begin < end) & (begin >= headers.begin) & (end <= headers.end)
@@ -188,9 +169,9 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
         )
     counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
     leaves, missing, unread = _collect_digests(slices, counts, messages, runs, context)
-    _set_causes(causes, unread, DecodeFailed.__name__)
+    malformed = np.zeros(len(slices), dtype=bool)
+    malformed[list(headers.errors)] = True
     claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
-    _set_causes(causes, missing | claimed, MISSING)
     siblings = _siblings(slices, counts)
     for column in (slices["header"], siblings, slices["path"], slices["certification"]):
         count_proof_column(column)
@@ -204,10 +185,21 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
         siblings,
         slices["path"],
     )
-    for row in np.flatnonzero(errors).tolist():
-        causes[row] = causes[row] or "WitnessPruningFailed"
+    differs = {name: slices[name] != getattr(headers, name) for name in ("begin", "end", "signals_end")}
+    checks = (
+        (malformed, DecodeFailed.__name__),
+        (slices["receiver"] != slices["destination"], "InvalidDestination"),
+        # The round uses these columns, so they must equal the certified header.
+        (np.logical_or.reduce(list(differs.values())), "RootHashMismatch"),
+        (unread, DecodeFailed.__name__),
+        (missing | claimed, MISSING),
+        (np.asarray(errors) != 0, "WitnessPruningFailed"),
+    )
+    names = [*(cause for _, cause in checks), ""]
+    causes = [names[check] for check in first_failed([failed for failed, _ in checks], len(slices)).tolist()]
     _verify_roots(causes, slices, roots, context, certifier)
-    return SliceCheck(causes, leaves, np.cumsum(counts) - counts, counts)
+    back = np.argsort(order)
+    return SliceCheck([causes[row] for row in back.tolist()], leaves, (np.cumsum(counts) - counts)[back], counts[back])
 
 
 def _collect_digests(
@@ -284,19 +276,30 @@ def _verify_roots(causes: list[str], slices: Frame, roots: Digests, context: Con
     unverified: dict[tuple[bytes, int], Certification] = {}
     encoded = slices["certification"].to_pylist()
     sources, numbers = slices["source"].tolist(), slices["number"].tolist()
-    certifications = _decode_certifications(
-        dict.fromkeys(data for row, data in enumerate(encoded) if not causes[row]), context.options.version
-    )
+    certifications: dict[bytes, Certification | str] = {}
+    decoded: dict[bytes, Certification] = {}
+    for data in dict.fromkeys(data for row, data in enumerate(encoded) if not causes[row]):
+        try:
+            decoded[data] = decode_certification(data)
+        except ProofError as error:
+            certifications[data] = type(error).__name__
+    # From version 24 on the state contains the height, so a certification without its witness is invalid.
+    needs_witness = context.options.version >= METADATA_SUBTREE
+    for (data, certification), witnessed in zip(decoded.items(), verify_heights(list(decoded.values())), strict=True):
+        if isinstance(witnessed, ProofError):
+            certifications[data] = type(witnessed).__name__
+        else:
+            certifications[data] = certification if witnessed or not needs_witness else DecodeFailed.__name__
     for row, data in enumerate(encoded):
         if causes[row]:
             continue
-        certification = certifications[data]
-        if isinstance(certification, str):
-            causes[row] = certification
-        elif certification.height != numbers[row] or roots[row].tobytes() != certification.root_hash:
+        found = certifications[data]
+        if isinstance(found, str):
+            causes[row] = found
+        elif found.height != numbers[row] or roots[row].tobytes() != found.root_hash:
             causes[row] = "RootHashMismatch"
         else:
-            unverified[data, sources[row]] = certification
+            unverified[data, sources[row]] = found
     if unverified:
         refused = verify_certifications(
             [certification.root_hash for certification in unverified.values()],
@@ -307,11 +310,6 @@ def _verify_roots(causes: list[str], slices: Frame, roots: Digests, context: Con
         for row, data in enumerate(encoded):
             if not causes[row]:
                 causes[row] = wrong.get((data, sources[row]), "")
-
-
-def _set_causes(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
-    for row in np.flatnonzero(wrong).tolist():
-        causes[row] = causes[row] or cause
 
 
 def _owners(counts: Rows) -> Rows:
@@ -404,25 +402,3 @@ def proof_digests(slices: Frame, rows: Rows, checked: SliceCheck) -> pa.BinaryAr
         leaves = checked.leaves[start : start + count]
         found.append(leaves[:first].tobytes() + (leaves[count - last :].tobytes() if last else b""))
     return pa.array(found, pa.binary())
-
-
-def _decode_certifications(encoded: Iterable[bytes], version: CertificationVersion) -> dict[bytes, Certification | str]:
-    """Decode certifications and verify their heights.
-
-    An invalid one is replaced by the name of its error.
-
-    From version 24 on the state contains the height, so a certification without its witness is invalid.
-    """
-    found: dict[bytes, Certification | str] = {}
-    decoded: dict[bytes, Certification] = {}
-    for data in encoded:
-        try:
-            decoded[data] = decode_certification(data)
-        except ProofError as error:
-            found[data] = type(error).__name__
-    for (data, certification), witnessed in zip(decoded.items(), verify_heights(list(decoded.values())), strict=True):
-        if isinstance(witnessed, ProofError):
-            found[data] = type(witnessed).__name__
-        else:
-            found[data] = certification if witnessed or version < METADATA_SUBTREE else DecodeFailed.__name__
-    return found

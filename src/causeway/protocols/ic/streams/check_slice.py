@@ -81,8 +81,10 @@ def check_slices(
         (SliceError.InvalidStreamBounds, begin > end),
         (SliceError.UnexpectedMessages, (begin > expected) | (expected > end)),
     ]
+    whole = slice_groups(slices, options)
     if options.empty_slice == "reject":
-        checks.append((SliceError.EmptySlice, _least_of_slice(slices, empty & (signals_end == signal), options)))
+        bare = empty & (signals_end == signal)
+        checks.append((SliceError.EmptySlice, whole.spread(np.minimum.reduceat(bare, whole.starts))))
     checks.append((SliceError.InvalidSliceBounds, ~empty & ((first < begin) | (stop > end))))
     checks.append((SliceError.UnexpectedMessages, wrong_start))
     if options.limits == "deployed":
@@ -94,7 +96,7 @@ def check_slices(
     failed = first_failed([wrong for _, wrong in checks], len(slices))
     # The error of a slice is the first check that any of its substreams fails.
     errors = np.array([*(error for error, _ in checks), SliceError.ACCEPTED], dtype=np.uint8)
-    found: np.ndarray = errors[_least_of_slice(slices, failed, options)]
+    found: np.ndarray = errors[whole.spread(np.minimum.reduceat(failed, whole.starts))]
     return found
 
 
@@ -121,12 +123,6 @@ def _unexpected_signals(
         is_invalid[:] = True
     unexpected[row[is_invalid]] = True
     return unexpected
-
-
-def _least_of_slice(slices: Frame, values: np.ndarray, options: IcOptions) -> np.ndarray:
-    """Return the least value of the rows of each row's slice."""
-    groups = slice_groups(slices, options)
-    return groups.spread(np.minimum.reduceat(values, groups.starts)) if len(slices) else values
 
 
 def find_unknown_roots(slices: Frame, view: View) -> npt.NDArray[np.bool_]:
@@ -172,15 +168,12 @@ def refusal_events(slices: Frame, errors: np.ndarray, options: IcOptions, causes
         return empty_frame(EVENTS_SCHEMA)
     rows = slices.take(refused)
     control = blank_messages(
-        len(rows),
-        kind=int(Kind.CONTROL),
-        **{name: rows[name] for name in LANE},
-        index=rows["message_begin"],
+        len(rows), kind=int(Kind.CONTROL), **{name: rows[name] for name in LANE}, index=rows["message_begin"]
     )
     if causes is None:
         reason = names_column(_NAMES, errors[refused])
     else:
-        texts = [_error_text(errors[row], causes[row]) for row in refused.tolist()]
+        texts = [error_text(errors[row], causes[row]) for row in refused.tolist()]
         reason = pa.array(texts, pa.string()).dictionary_encode()
     return event_rows(control, Event.REJECTED, chain=rows["destination"], on_lane=True, reason=reason)
 
@@ -194,7 +187,7 @@ def refused_payload_event(slices: Frame, errors: np.ndarray, causes: Sequence[st
     first = slices.slice(row, row + 1)
     lane = {name: first[name] for name in LANE}
     control = blank_messages(1, kind=int(Kind.CONTROL), **lane, index=first["message_begin"])
-    reason = f"{INVALID_PAYLOAD}({_error_text(errors[row], causes[row])})"
+    reason = f"{INVALID_PAYLOAD}({error_text(errors[row], causes[row])})"
     return event_rows(control, Event.REJECTED, chain=first["destination"], on_lane=True, reason=reason)
 
 
@@ -205,5 +198,6 @@ INVALID_PAYLOAD = "InvalidXNetPayload"
 _NAMES = [SliceError(value).name if value in set(SliceError) else "" for value in range(max(SliceError) + 1)]
 
 
-def _error_text(error: int, cause: str) -> str:
+def error_text(error: int, cause: str) -> str:
+    """Return the name of a ``SliceError``; an invalid stream adds its cause."""
     return f"{_NAMES[error]}({cause})" if error == SliceError.InvalidStream and cause else _NAMES[error]

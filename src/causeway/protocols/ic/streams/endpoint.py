@@ -14,6 +14,7 @@ need the lane, ``message_begin``, ``message_end`` and ``signals_end``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from causeway_proofs.errors import CausewayError
@@ -40,29 +41,29 @@ class ContradictoryIndices(CausewayError):
         self.chains = chains
 
 
+@dataclass(frozen=True)
 class ExpectedIndexes:
     """The expected message index (``index``) and the expected signal (``signal``) of lanes.
 
     Other lanes expect the base.
 
-    Args:
+    Attributes:
         lanes: Rows ascending by the lane of the expected messages.
         base: The first index of streams.
         own: The own streams at the reference height, as in the table ``lanes``.
     """
 
-    def __init__(self, lanes: Frame, base: int, own: Frame) -> None:
-        self.lanes = lanes
-        self._base = np.uint64(base)
-        self._own = own
+    lanes: Frame
+    base: int
+    own: Frame
 
     def held(self, slices: Frame) -> U64:
         """Return the number of messages, over all substreams, in our stream to each slice's source."""
-        streams = group_rows(self._own["source"], self._own["destination"])
-        ends = self._own.select(["source", "destination"]).take(streams.starts)
+        streams = group_rows(self.own["source"], self.own["destination"])
+        ends = self.own.select(["source", "destination"]).take(streams.starts)
         back = Frame({"source": slices["destination"], "destination": slices["source"]}, len(slices))
         rows = lookup_rows(ends, back, ("source", "destination"))
-        counts = self._own["next_index"] - self._own["begin"]
+        counts = self.own["next_index"] - self.own["begin"]
         total = np.add.reduceat(counts, streams.starts) if len(streams) else counts
         return np.where(rows >= 0, np.append(total, np.uint64(0))[rows], np.uint64(0))
 
@@ -70,11 +71,11 @@ class ExpectedIndexes:
         """Return the expected message index (``m0``) and signal (``s0``) of each slice's lane."""
         lanes = self.lanes
         if len(lanes) == 0:
-            start: U64 = np.full(len(slices), self._base, dtype=np.uint64)
+            start: U64 = np.full(len(slices), self.base, dtype=np.uint64)
             return start, start
         rows = lookup_rows(lanes, slices, LANE)
-        index = np.where(rows >= 0, lanes["index"][rows], self._base)
-        return index, np.where(rows >= 0, lanes["signal"][rows], self._base)
+        index = np.where(rows >= 0, lanes["index"][rows], np.uint64(self.base))
+        return index, np.where(rows >= 0, lanes["signal"][rows], np.uint64(self.base))
 
 
 def slice_indexes(slices: Frame) -> Frame:

@@ -10,7 +10,6 @@ compute the same number, so no honest payload is refused for its size. Each subs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,7 +171,6 @@ def get_xnet_payload(
     rejects: Frame,
     invalid: Mask,
     context: Context,
-    past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
     expected: ExpectedIndexes | None = None,
@@ -190,7 +188,6 @@ def get_xnet_payload(
         rejects: The REJECT signals in them.
         invalid: Mask of the slices that their sources have not certified.
         context: The metadata of the round.
-        past_payloads: The payloads agreed since the state, ascending by height.
         size_limit: Bytes of a payload; 0 for no limit.
         sizes: The sizes of messages, required with a limit.
         expected: The expected indexes, if known.
@@ -200,7 +197,7 @@ def get_xnet_payload(
         The slices of the payloads, and the ``SliceError`` of each candidate.
     """
     if expected is None:
-        expected = expected_indexes(state, past_payloads, context.options.index_base)
+        expected = expected_indexes(state, (), context.options.index_base)
     errors = check_slices(state, slices, rejects, invalid, context, expected)
     is_valid = errors == 0
     accepted = slices.filter(is_valid)
@@ -253,7 +250,6 @@ def validate_xnet_payload(
     rejects: Frame,
     invalid: Mask,
     context: Context,
-    past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
     expected: ExpectedIndexes | None = None,
@@ -266,7 +262,7 @@ def validate_xnet_payload(
     ``get_xnet_payload``.
     """
     if expected is None:
-        expected = expected_indexes(state, past_payloads, context.options.index_base)
+        expected = expected_indexes(state, (), context.options.index_base)
     errors = check_slices(state, slices, rejects, invalid, context, expected)
     if size_limit and len(slices):
         assert sizes is not None
@@ -277,13 +273,7 @@ def validate_xnet_payload(
 
 
 def _truncate_to_limit(
-    slices: Frame,
-    signals: Mask,
-    turn: U64,
-    rejects: Frame,
-    sizes: MessageSizes,
-    size_limit: int,
-    options: IcOptions,
+    slices: Frame, signals: Mask, turn: U64, rejects: Frame, sizes: MessageSizes, size_limit: int, options: IcOptions
 ) -> tuple[U64, Mask]:
     """Truncate slices to the size limit of payloads.
 

@@ -34,16 +34,24 @@ from causeway_proofs.limits import MAX_PROOF_BYTES
 from causeway_proofs.order import U64, stable_order
 
 from causeway.config.topology import Topology
-from causeway.core.frame import Frame, concat, empty_frame, repeat_value
-from causeway.core.vocabulary import NO_CHAIN, Kind
-from causeway.protocols.contract import Chains
+from causeway.core.frame import Frame, concat, empty_frame, from_table, repeat_value
+from causeway.core.vocabulary import NO_CHAIN, Event, Kind
+from causeway.protocols.contract import BYTES, DIGEST, UINT64, Chains, table_schema
 from causeway.protocols.ic.ids import CANISTER_SUFFIX, subnet_id
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.registry import Context
 from causeway.protocols.ic.state import REJECTS_ORDER, REJECTS_SCHEMA
-from causeway.protocols.ic.streams.check_slice import SliceError, refusal_events
+from causeway.protocols.ic.streams.check_slice import SliceError, error_text
 from causeway.protocols.ic.streams.endpoint import SLICE_COLUMNS
-from causeway.protocols.shared.messages import LANE_FIELDS, MESSAGE_COLUMNS, MESSAGE_FIELDS, NO_QUEUE, OUTBOUND_SCHEMA
+from causeway.protocols.shared.events import event_rows
+from causeway.protocols.shared.messages import (
+    LANE_FIELDS,
+    MESSAGE_COLUMNS,
+    MESSAGE_FIELDS,
+    NO_QUEUE,
+    OUTBOUND_SCHEMA,
+    blank_messages,
+)
 from causeway.protocols.shared.secrets import Secrets
 
 MAX_SLICE_BYTES = MAX_PROOF_BYTES
@@ -55,23 +63,13 @@ MAX_SLICE_MESSAGES = 10_000
 MORE_THAN_ONE = "MoreThanOneSlice"
 """The cause of refusal of a second slice of the same stream."""
 
-_INDEX = pa.field("index", pa.uint64(), nullable=False)
-
-MESSAGES_SCHEMA = pa.schema([*LANE_FIELDS, _INDEX, *MESSAGE_FIELDS])
+MESSAGES_SCHEMA = pa.schema([*LANE_FIELDS, *table_schema(index=UINT64), *MESSAGE_FIELDS])
 """Messages of slices, with their positions in their lanes."""
 
-SLICES_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        *(
-            pa.field(name, pa.uint64(), nullable=False)
-            for name in ("number", "begin", "end", "signals_end", "message_begin", "message_end")
-        ),
-        pa.field("header", pa.binary(), nullable=False),
-        pa.field("root", pa.binary(32), nullable=False),
-        pa.field("certification", pa.binary(), nullable=False),
-        pa.field("row", pa.uint64(), nullable=False),
-    ]
+_NUMBERS = ("number", "begin", "end", "signals_end", "message_begin", "message_end")
+
+SLICES_SCHEMA = table_schema(
+    *LANE_FIELDS, **dict.fromkeys(_NUMBERS, UINT64), header=BYTES, root=DIGEST, certification=BYTES, row=UINT64
 )
 """Slices of streams from ``source`` to ``destination`` at the source's height ``number``.
 
@@ -80,7 +78,7 @@ The header is both encoded and decoded. The message range of an empty slice lies
 """
 
 
-SIGNALS_SCHEMA = REJECTS_SCHEMA.append(pa.field("slice", pa.uint64(), nullable=False))
+SIGNALS_SCHEMA = table_schema(*REJECTS_SCHEMA, slice=UINT64)
 """REJECT signals in headers of slices; ``slice`` is the row of the slice."""
 
 
@@ -175,9 +173,9 @@ class SliceReader:
         Returns:
             The first valid slice of each stream, and the refused ones.
         """
-        slices: list[Frame] = [empty_frame(SLICES_SCHEMA)]
+        slices: list[dict[str, Any]] = []
+        rejects: list[dict[str, Any]] = []
         messages: list[Frame] = [empty_frame(MESSAGES_SCHEMA)]
-        rejects: list[Frame] = [empty_frame(SIGNALS_SCHEMA)]
         refused: list[RefusedSlice] = []
         accepted: set[tuple[int, int]] = set()
         for row, (source, destination, data) in enumerate(carried):
@@ -192,20 +190,34 @@ class SliceReader:
                 refused.append(RefusedSlice(row, source, destination, MORE_THAN_ONE))
                 continue
             accepted.add((source, destination))
+            payload, certification = certified.payload, certified.certification
+            header, begin, end = payload.header, payload.messages_begin, payload.messages_end
+            # A signal travels in the stream of the rejecting subnet and names our messages to it.
+            ours = {"destination": source, "source": destination, "substream": 0, "slice": len(slices)}
+            rejects += [
+                {**ours, "index": signal.index, "reason": int(signal.reason)} for signal in header.reject_signals
+            ]
             lane = {"source": source, "destination": destination, "substream": 0}
-            slices.append(_slice_row(row, lane, certified))
-            header = certified.payload.header
-            signals = [(signal.index, int(signal.reason)) for signal in header.reject_signals]
-            rejects.append(_rejects_of(signals, destination, source, len(slices) - 2))
-            if len(found):
-                index = np.arange(len(found), dtype=np.uint64) + np.uint64(certified.payload.messages_begin or 0)
-                count = len(found)
-                ends = {
-                    name: np.full(count, value, dtype=np.uint64 if name == "substream" else np.uint32)
-                    for name, value in lane.items()
+            slices.append(
+                {
+                    **lane,
+                    **{name: getattr(header, name) for name in ("begin", "end", "signals_end")},
+                    "number": certification.height,
+                    "message_begin": header.end if begin is None else begin,
+                    "message_end": header.end if end is None else end,
+                    "header": payload.header_bytes,
+                    "root": certification.root_hash,
+                    "certification": write_certification(certification).SerializeToString(deterministic=True),
+                    "row": row,
                 }
-                messages.append(Frame({**ends, "index": index, **{name: found[name] for name in MESSAGE_COLUMNS}}))
-        return WireSlices(concat(slices), concat(messages), concat(rejects), tuple(refused))
+            )
+            if len(found):
+                index = np.arange(len(found), dtype=np.uint64) + np.uint64(begin or 0)
+                ends = {"source": np.uint32(source), "destination": np.uint32(destination), "substream": np.uint64(0)}
+                messages.append(found.with_columns(index=index, **ends).select(MESSAGES_SCHEMA.names))
+        tables = (pa.Table.from_pylist(slices, SLICES_SCHEMA), pa.Table.from_pylist(rejects, SIGNALS_SCHEMA))
+        rows, signals = (from_table(table) for table in tables)
+        return WireSlices(rows, concat(messages), signals, tuple(refused))
 
 
 def _decoded(payload: SlicePayload, version: CertificationVersion) -> DecodedMessages:
@@ -277,50 +289,6 @@ def _replaced(item: pa.Field, column: Any, rows: list[int], values: list[int | s
     if item.name == "method":
         return pa.array(everything, pa.string()).dictionary_encode()
     return pa.array(everything, item.type)
-
-
-def _slice_row(row: int, lane: Mapping[str, int], certified: CertifiedStreamSlice) -> Frame:
-    payload, certification = certified.payload, certified.certification
-    header, begin, end = payload.header, payload.messages_begin, payload.messages_end
-    numbers = {
-        "number": certification.height,
-        "begin": header.begin,
-        "end": header.end,
-        "signals_end": header.signals_end,
-        "message_begin": header.end if begin is None else begin,
-        "message_end": header.end if end is None else end,
-    }
-    columns = {name: _one(value, np.uint32 if name != "substream" else np.uint64) for name, value in lane.items()}
-    columns |= {name: _one(value, np.uint64) for name, value in numbers.items()}
-    encoded = write_certification(certification).SerializeToString(deterministic=True)
-    return Frame(
-        {
-            **columns,
-            "header": pa.array([payload.header_bytes], pa.binary()),
-            "root": np.frombuffer(certification.root_hash, dtype=np.uint8).reshape(1, 32),
-            "certification": pa.array([encoded], pa.binary()),
-            "row": _one(row, np.uint64),
-        }
-    )
-
-
-def _rejects_of(signals: list[tuple[int, int]], destination: int, source: int, at: int) -> Frame:
-    count = len(signals)
-    return Frame(
-        {
-            # A signal travels in the stream of the rejecting subnet and names our messages to it.
-            "destination": np.full(count, source, dtype=np.uint32),
-            "source": np.full(count, destination, dtype=np.uint32),
-            "substream": np.zeros(count, dtype=np.uint64),
-            "index": np.array([index for index, _ in signals], dtype=np.uint64),
-            "reason": np.array([reason for _, reason in signals], dtype=np.uint8),
-            "slice": np.full(count, at, dtype=np.uint64),
-        }
-    )
-
-
-def _one(value: int, kind: type[np.unsignedinteger]) -> np.ndarray:
-    return np.array([value], dtype=kind)
 
 
 READ_COLUMNS = ("read_begin", "read_end")
@@ -405,10 +373,8 @@ class RemoteSubnets:
         """Select the chains that this lake runs."""
         return chains[~np.isin(chains, self.external)] if len(self.external) else chains
 
-    def read(self, carried: pa.Table, context: Context) -> WireInput | None:
-        """Verify and convert the slices carried to the running chains; None if there are none."""
-        if not carried.num_rows:
-            return None
+    def read(self, carried: pa.Table, context: Context) -> WireInput:
+        """Verify and convert the slices carried to the running chains."""
         destinations = self._positions(carried["chain"])
         sources = self._positions(carried["carrier"])
         rows = [
@@ -424,19 +390,26 @@ class RemoteSubnets:
             queue_index=repeat_value(np.uint64(NO_QUEUE), len(found.messages)),
             sent_tick=repeat_value(np.uint64(0), len(found.messages)),
         )
-        refused = [*((one, SliceError.UnknownSubnet) for one in strangers)]
+        refused = [(one, SliceError.UnknownSubnet) for one in strangers]
         refused += [(one, SliceError.InvalidStream) for one in found.refused]
         return WireInput(
             slices.with_columns(**dict.fromkeys(READ_COLUMNS, nothing)),
             messages.select(OUTBOUND_SCHEMA.names),
             found.rejects.select(REJECTS_SCHEMA.names),
-            _events(refused, context.options),
+            _events(refused),
         )
 
     def _positions(self, numbers: pa.ChunkedArray) -> list[int]:
         """Return the position of each chain, ``NO_CHAIN`` for an unknown one."""
         known = {number: position for position, number in enumerate(self._subnets.tolist())}
         return [known.get(number, NO_CHAIN) for number in numbers.to_pylist()]
+
+
+def _check_key(option: str, key: str, command: str) -> None:
+    try:
+        key_point(bytes.fromhex(key))
+    except MalformedKey as error:
+        raise InvalidInput(f"{option}: {error}; causeway key {command} prints keys") from None
 
 
 def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptions) -> None:
@@ -447,20 +420,14 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
     for name in sorted(remote - set(options.remote)):
         raise InvalidInput(f"options.remote.{name}: missing; {name} is external: public_key says who signs for it")
     for name in sorted(remote):
-        try:
-            key_point(bytes.fromhex(options.remote[name].public_key))
-        except MalformedKey as error:
-            raise InvalidInput(f"options.remote.{name}.public_key: {error}; causeway key drawn prints keys") from None
+        _check_key(f"options.remote.{name}.public_key", options.remote[name].public_key, "drawn")
     for name in sorted(set(options.remote) - remote):
         raise InvalidInput(f"options.remote.{name}: no chain of that name is external")
     for section in ("listen", "chain_keys"):
         for name in sorted(set(getattr(options, section)) - own):
             raise InvalidInput(f"options.{section}.{name}: this lake runs no chain of that name")
     for name, key in sorted(options.chain_keys.items()):
-        try:
-            key_point(bytes.fromhex(key))
-        except MalformedKey as error:
-            raise InvalidInput(f"options.chain_keys.{name}: {error}; causeway key show prints keys") from None
+        _check_key(f"options.chain_keys.{name}", key, "show")
     if options.chain_keys and not options.certified:
         raise InvalidInput('options.chain_keys: subnets sign nothing with certification = "off"; leave it out')
     # A program's state never leaves its lake, so only splits within a lake may move programs.
@@ -480,24 +447,16 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
             )
 
 
-def _events(refused: Sequence[tuple[RefusedSlice, SliceError]], options: IcOptions) -> Frame:
+def _events(refused: Sequence[tuple[RefusedSlice, SliceError]]) -> Frame:
     """Return the events of invalid slices."""
-    count = len(refused)
-    slices = Frame(
-        {
-            "source": np.array([one.source for one, _ in refused], dtype=np.uint32),
-            "destination": np.array([one.destination for one, _ in refused], dtype=np.uint32),
-            "substream": np.zeros(count, dtype=np.uint64),
-            "message_begin": np.zeros(count, dtype=np.uint64),
-        },
-        count,
-    )
-    # `refusal_events` gives one event a stream, so each slice is a call of its own.
-    parts = [
-        refusal_events(slices.slice(row, row + 1), np.array([error], dtype=np.uint8), options, [one.cause])
-        for row, (one, error) in enumerate(refused)
-    ]
-    return concat([refusal_events(slices.slice(0, 0), np.empty(0, dtype=np.uint8), options), *parts])
+    ends = {
+        name: np.array([getattr(one, name) for one, _ in refused], dtype=np.uint32)
+        for name in ("source", "destination")
+    }
+    zero = np.zeros(len(refused), dtype=np.uint64)
+    control = blank_messages(len(refused), kind=int(Kind.CONTROL), **ends, substream=zero, index=zero)
+    reasons = pa.array([error_text(error, one.cause) for one, error in refused], pa.string()).dictionary_encode()
+    return event_rows(control, Event.REJECTED, chain=ends["destination"], on_lane=True, reason=reasons)
 
 
 def merge_rejects(rejects: Frame, wired: WireInput) -> Frame:
