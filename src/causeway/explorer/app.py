@@ -13,13 +13,13 @@ import queue
 import signal
 import socket
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import uvicorn
+from cachetools import LRUCache
 from causeway_proofs.errors import CausewayError, InvalidInput, describe_os_error
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -170,7 +170,7 @@ class Explorer:
         self._pages = WorkerPool("pages", PAGE_THREADS, PAGES_WAITING, PAGE_SECONDS)
         self._slow = WorkerPool("proofs and states", PROOF_THREADS, PROOFS_WAITING, PROOF_SECONDS)
         self._proofs = ProofMaker()
-        self._page_cache: OrderedDict[tuple[str, str], tuple[str, str, int]] = OrderedDict()
+        self._page_cache: LRUCache[tuple[str, str], tuple[str, str, int]] = LRUCache(CACHED_PAGES)
         self._view: LedgerView | None = None
         self._name = safe_name(_last_part(live.place), 40)
 
@@ -223,7 +223,8 @@ class Explorer:
                 text, status = await (jobs or self._pages).run(build)
             except (CausewayError, OSError) as error:
                 return self._failed(request, error)
-            self._keep(request, serial, text, status)
+            if len(text) <= KEPT_BYTES and status == 200:
+                self._page_cache[request.url.path, request.url.query] = (serial, text, status)
             return _html(request, text, status)
 
         return answer
@@ -390,15 +391,6 @@ class Explorer:
         if cached is None or cached[0] != self.status().serial:
             return None
         return cached[1:]
-
-    def _keep(self, request: Request, serial: str, text: str, status: int) -> None:
-        if len(text) > KEPT_BYTES or status != 200:
-            return
-        key = (request.url.path, request.url.query)
-        self._page_cache[key] = (serial, text, status)
-        self._page_cache.move_to_end(key)
-        while len(self._page_cache) > CACHED_PAGES:
-            self._page_cache.popitem(last=False)
 
 
 class _Headers:

@@ -21,9 +21,8 @@ from causeway.explorer.addresses import (
     height_address,
     lane_address,
     message_address,
-    page_address,
 )
-from causeway.explorer.frame import ExplorerPage, PagePart
+from causeway.explorer.frame import ExplorerPage, PagePart, empty_part, page_links
 from causeway.explorer.overview import lane_link, name_link
 from causeway.explorer.view import LedgerView
 from causeway.ledger.schema import LANE
@@ -188,16 +187,7 @@ def _of_check(view: LedgerView, name: str, page: int) -> PagePart:
         )
     empty = "No findings." if check.verdict != Verdict.NOT_APPLICABLE else "Not applicable: nothing was examined."
     body = render_table(columns, cells, caption=check_title(name), stacked=True, empty=empty)
-    if last:
-        turns = [
-            element("a", word, href=page_address("/findings", {"check": name, "page": number}))
-            if 0 <= number <= last
-            else element("span", word, class_="off")
-            for word, number in (("Before", page - 1), ("Next", page + 1))
-        ]
-        body += element(
-            "div", [turns[0], element("span", f"page {page + 1:,} of {last + 1:,}"), turns[1]], class_="turn"
-        )
+    body += page_links("/findings", {"check": name}, page, last)
     lead = check_promise(name)
     total = check.violated + check.unknown + check.noted
     if total > found.num_rows:
@@ -224,7 +214,7 @@ def search_page(view: LedgerView, query: PageRequest) -> tuple[ExplorerPage, str
             "By id, transaction hash, lane and index (channel-141/123), journey, sender, height, or a part of the name "
             "of a chain or lane."
         )
-        return ExplorerPage("Search", [PagePart("search", "Search", element("p", hint, class_="empty"))]), None
+        return ExplorerPage("Search", [empty_part("search", "Search", hint)]), None
     places = _exact_matches(view, phrase)
     like, more = ([], 0) if places else _partial_matches(view, phrase)
     try:
@@ -253,7 +243,7 @@ def search_page(view: LedgerView, query: PageRequest) -> tuple[ExplorerPage, str
         sections.append(PagePart("found", "Messages", _message_list(keys)))
     if not sections:
         note = f"No chain, lane, message or sender is called {safe_name(phrase)}."
-        sections.append(PagePart("search", "No results", element("p", note, class_="empty")))
+        sections.append(empty_part("search", "No results", note))
     return ExplorerPage("Search", sections, sought=phrase, status=200), only[0] if only else None
 
 

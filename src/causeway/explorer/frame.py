@@ -5,7 +5,6 @@ Forms only link to other pages; they change nothing.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -13,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader
 from markupsafe import Markup, escape
 
-from causeway.audit.verdict import Verdict
-from causeway.report.elements import element, verdict_class
-from causeway.report.page import SCRIPT, STYLE
+from causeway.explorer.addresses import page_address
+from causeway.report.elements import element
+from causeway.report.page import SCRIPT, STYLE, template_environment, verdict_icon
 
 __all__ = [
     "HEADERS",
@@ -28,10 +27,14 @@ __all__ = [
     "LiveStatus",
     "StaticFile",
     "choice_box",
+    "empty_part",
     "number_box",
+    "page_links",
+    "render_element",
     "render_explorer_page",
     "render_form",
     "static_files",
+    "turn_link",
 ]
 
 PAGES = (
@@ -146,7 +149,7 @@ def render_explorer_page(page: ExplorerPage, lake: str, status: LiveStatus, verd
         .render(
             title=page.title,
             lake=lake,
-            icon=_icon(verdict),
+            icon=verdict_icon(verdict, "M4 11c2-6 6-6 8 0M2.5 11h11", 1.6),
             files={name: f"/static/{name}?v={file.tag}" for name, file in static_files().items()},
             status=status,
             verdict=verdict,
@@ -161,31 +164,70 @@ def render_explorer_page(page: ExplorerPage, lake: str, status: LiveStatus, verd
 @cache
 def _environment() -> Environment:
     """Return the templates of the explorer, with those of the report's sections."""
-    loader = ChoiceLoader(
-        [PackageLoader("causeway.explorer", "templates"), PackageLoader("causeway.report", "templates")]
+    loaders = [PackageLoader(package, "templates") for package in ("causeway.explorer", "causeway.report")]
+    return template_environment().overlay(loader=ChoiceLoader(loaders))
+
+
+def render_element(template: str, **content: object) -> Markup:
+    """Render a template of the explorer as an element of a page.
+
+    Args:
+        template: name of the template.
+        content: values of the template.
+
+    Returns:
+        HTML.
+    """
+    return Markup(_environment().get_template(f"elements/{template}").render(**content))
+
+
+def empty_part(ident: str, title: str, note: str, above: Markup | None = None) -> PagePart:
+    """Return a part of a page that has nothing to show.
+
+    Args:
+        ident: its anchor.
+        title: its title.
+        note: the reason.
+        above: breadcrumbs.
+
+    Returns:
+        The part.
+    """
+    return PagePart(ident, title, element("p", note, class_="empty"), above=above)
+
+
+def turn_link(word: str, href: str | None) -> Markup:
+    """Render a link to a neighbouring page; without an address the word alone.
+
+    Args:
+        word: text of the link.
+        href: the address, or None.
+
+    Returns:
+        HTML.
+    """
+    return element("span", word, class_="off") if href is None else element("a", word, href=href)
+
+
+def page_links(path: str, values: Mapping[str, object], page: int, last: int) -> Markup:
+    """Render links to the pages before and after one; nothing if there is only one.
+
+    Args:
+        path: the path of the page.
+        values: its query parameters.
+        page: number of the page, from 0.
+        last: number of the last page.
+
+    Returns:
+        HTML.
+    """
+    if last <= 0:
+        return Markup("")
+    before, after = (
+        turn_link(word, page_address(path, {**values, "page": number}) if 0 <= number <= last else None)
+        for word, number in (("Before", page - 1), ("Next", page + 1))
     )
-    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    found.filters["verdict_class"] = verdict_class
-    return found
-
-
-_SIGNS: Mapping[str | None, str] = {
-    Verdict.PASSED: "#137a47",
-    Verdict.FAILED: "#bd261b",
-    Verdict.INCONCLUSIVE: "#b07a10",
-    Verdict.NOT_APPLICABLE: "#5a626d",
-    None: "#1f57c3",
-}
-
-
-@cache
-def _icon(verdict: str | None) -> str:
-    svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" '
-        f'fill="{_SIGNS[verdict]}"/><path d="M4 11c2-6 6-6 8 0M2.5 11h11" fill="none" stroke="#fff" stroke-width="1.6" '
-        'stroke-linecap="round"/></svg>'
-    )
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    return element("div", [before, element("span", f"page {page + 1:,} of {last + 1:,}"), after], class_="turn")
 
 
 def render_form(action: str, fields: Sequence[Markup], given: Mapping[str, str | None], button: str = "Go") -> Markup:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from causeway.audit.findings import UNKNOWN
 from causeway.explorer.addresses import MAX_NUMBER, PageRequest, chain_address, height_address, page_address
 from causeway.explorer.findings import height_violations
-from causeway.explorer.frame import ExplorerPage, PagePart, choice_box, number_box, render_form
+from causeway.explorer.frame import ExplorerPage, PagePart, choice_box, empty_part, number_box, render_form, turn_link
 from causeway.explorer.network_page import PageNotFound
 from causeway.explorer.overview import lane_link, message_link, message_parties, name_link
 from causeway.explorer.view import LedgerView, height_events, height_headers
@@ -95,13 +95,11 @@ def height_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
 
 
 def _moves(number: int, last: int | None, chain: str | None) -> Markup:
-    def to(word: str, other: int | None) -> Markup:
-        beyond = MAX_NUMBER if last is None else last
-        if other is None or other == number or not 0 <= other <= beyond:
-            return element("span", word, class_="off")
-        return element("a", word, href=height_address(other, chain))
-
-    parts = [to("First", 0), to("Before", number - 1), to("Next", number + 1)]
+    beyond = MAX_NUMBER if last is None else last
+    parts = [
+        turn_link(word, None if other == number or not 0 <= other <= beyond else height_address(other, chain))
+        for word, other in (("First", 0), ("Before", number - 1), ("Next", number + 1))
+    ]
     parts.append(element("a", "Last", href="/height"))
     if chain is not None:
         parts.append(element("a", "All chains", href=height_address(number)))
@@ -182,7 +180,7 @@ def state_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     opened = view.opened
     if opened is None:
         note = "This is a recorded ledger: it has events, and no state."
-        return ExplorerPage("State", [PagePart("state", "State", element("p", note, class_="empty"))], "State")
+        return ExplorerPage("State", [empty_part("state", "State", note)], "State")
     last = opened.last_height()
     height = query.number("height", (1 << 63) - 1)
     height = last if height is None else height

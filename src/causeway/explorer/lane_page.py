@@ -21,7 +21,15 @@ from causeway.explorer.addresses import (
     page_address,
 )
 from causeway.explorer.findings import findings_part
-from causeway.explorer.frame import ExplorerPage, PagePart, number_box, render_form
+from causeway.explorer.frame import (
+    ExplorerPage,
+    PagePart,
+    empty_part,
+    number_box,
+    render_element,
+    render_form,
+    turn_link,
+)
 from causeway.explorer.network_page import PageNotFound, pending_age
 from causeway.explorer.overview import lane_link, message_parties, name_link, overview_charts
 from causeway.explorer.view import (
@@ -40,7 +48,6 @@ from causeway.report.elements import (
     TableCell,
     count_words,
     element,
-    escape_html,
     format_count,
     format_in_unit,
     format_name,
@@ -49,7 +56,6 @@ from causeway.report.elements import (
     render_table,
     safe_name,
     table_columns,
-    tone_class,
 )
 from causeway.report.outcomes import (
     BAD,
@@ -173,11 +179,7 @@ def lane_charts(view: LedgerView, query: PageRequest) -> ExplorerPage:
     charts = overview_charts(compute_figures(view.ledger, where=where, executor="in_process"))
     above = element("a", "Lanes", href="/lanes") + Markup(" · ") + lane_link(own)
     if charts is None:
-        return ExplorerPage(
-            "Over time",
-            [PagePart("time", "Over time", element("p", "No message has a time.", class_="empty"), above=above)],
-            "Lanes",
-        )
+        return ExplorerPage("Over time", [empty_part("time", "Over time", "No message has a time.", above)], "Lanes")
     return ExplorerPage("Over time", [PagePart("time", charts.title, charts.body, charts.lead, above)], "Lanes")
 
 
@@ -219,61 +221,42 @@ def _queue(
     last = min(first + WINDOW_SIZE - 1, MAX_INDEX)
     lives = [_QueueMessage.of(life, wrong) for life in window_histories(view.ledger, own, first, last)]
     by_index = {each.life.index: each for each in lives}
-    squares = []
+    squares: list[tuple[OutcomeStyle, str, str | None]] = []
     keys: dict[OutcomeStyle, list[str]] = {}
     for index in range(first, min(last, max(most, first)) + 1):
         message = by_index.get(index)
         if message is None:
-            squares.append(element("span", "", class_="mark absent", title=f"{index}: not seen"))
+            squares.append((OUTCOME_STYLES[Outcome.UNKNOWN], f"{index}: not seen", None))
             continue
         words = keys.setdefault(message.look, [])
         word = "in a violation" if message.wrong else outcome_word(message.outcome)
         words += [word] if word not in words else []
         label = f"{index}: {outcome_word(message.outcome)}"
-        href = message_address(history_key(message.life))
-        tag = "span" if href is None else "a"
-        squares.append(element(tag, "", class_=_class(message.look), href=href, title=label, aria_label=label))
-    ends = element(
-        "p", [element("span", str(first)), element("span", str(min(last, max(most, first))))], class_="queue-ends"
-    )
-    items = [
-        element("li", element("i", class_=_class(look)) + escape_html(", ".join(keys[look])))
-        for look in dict.fromkeys((*OUTCOME_STYLES.values(), FINDING_STYLE))
-        if look in keys
-    ]
-    legend = element("ul", items, class_="keys")
+        squares.append((message.look, label, message_address(history_key(message.life)) or ""))
+    looks = [look for look in dict.fromkeys((*OUTCOME_STYLES.values(), FINDING_STYLE)) if look in keys]
+    ends = first, min(last, max(most, first))
     lead = f"Indices {least} to {most}" + (
         f"; shown are the newest {len(squares)}" if following and most - least >= WINDOW_SIZE else ""
     )
-    oldest = figures["oldest_pending_index"]
-    body = element("div", squares, class_="queue") + ends + legend + _navigation(own, first, least, most, oldest)
+    legend = [(look, ", ".join(keys[look])) for look in looks]
+    body = render_element("queue.html", squares=squares, ends=ends, legend=legend)
+    body += _navigation(own, first, least, most, figures["oldest_pending_index"])
     return [PagePart("queue", "Queue", body, f"{lead}."), PagePart("messages", "Messages", _messages(lives))]
 
 
-def _class(look: OutcomeStyle) -> str:
-    return f"mark {look.form} {tone_class(look.tone)}"
-
-
 def _navigation(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
-    def to(word: str, begin: int | None) -> Markup:
-        if begin is None or begin == first:
-            return element("span", word, class_="off")
-        return element("a", word, href=lane_address(own, **{"from": begin}))
-
-    newest = element("a", "Newest", href=lane_address(own))
-    charts = element("a", "Over time", href=page_address("/lane/time", dict(zip(LANE, own, strict=True))))
     before = max(least, first - WINDOW_SIZE) if first > least else None
-    parts = [
-        to("First", least),
-        to("Before", before),
-        to("Next", first + WINDOW_SIZE if first + WINDOW_SIZE <= most else None),
-        newest,
+    after = first + WINDOW_SIZE if first + WINDOW_SIZE <= most else None
+    begins = [("First", least), ("Before", before), ("Next", after), ("Oldest pending", oldest)]
+    links = [
+        turn_link(word, None if begin is None or begin == first else lane_address(own, **{"from": begin}))
+        for word, begin in begins
+        if word != "Oldest pending" or begin is not None
     ]
-    if oldest is not None:
-        parts.append(to("Oldest pending", int(oldest)))
-    parts.append(charts)
-    parts.append(render_form("/lane", [number_box("from", "Index")], dict(zip(LANE, own, strict=True))))
-    return element("div", parts, class_="turn")
+    links.insert(3, element("a", "Newest", href=lane_address(own)))
+    values = dict(zip(LANE, own, strict=True))
+    links.append(element("a", "Over time", href=page_address("/lane/time", values)))
+    return element("div", [*links, render_form("/lane", [number_box("from", "Index")], values)], class_="turn")
 
 
 def _messages(lives: Sequence[_QueueMessage]) -> Markup:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from cachetools import LRUCache
 from causeway_proofs.documents.trust import parse_trust
 from causeway_proofs.documents.verification import DocumentVerdict, parse_document, verify_document
 from causeway_proofs.errors import CausewayError, InvalidInput
@@ -20,7 +20,7 @@ from causeway.audit.verdict import Verdict as Audited
 from causeway.core.arrow_types import to_python_rows
 from causeway.core.text import to_one_line
 from causeway.explorer.addresses import LINKS, PageRequest, message_address, message_values, page_address
-from causeway.explorer.frame import ExplorerPage, PagePart
+from causeway.explorer.frame import ExplorerPage, PagePart, render_element
 from causeway.explorer.network_page import PageNotFound
 from causeway.explorer.overview import lane_link, name_link
 from causeway.explorer.sequence_diagram import draw_sequence
@@ -35,7 +35,6 @@ from causeway.report.elements import (
     element,
     escape_html,
     format_bytes,
-    format_name,
     safe_name,
     verdict_badge,
 )
@@ -139,32 +138,16 @@ def _steps(traced: MessageTrace, key: MessageKey) -> Markup:
 
 
 def _proofs(view: LedgerView, traced: MessageTrace) -> Markup:
-    if view.opened is None:
-        return element("p", "This is a recorded ledger: it has events, and no state to prove.", class_="empty")
-    cards = []
-    for life in traced.lives[:MAX_PROVABLE]:
-        for place, offer in enumerate(provable_offers(view.opened, life)):
-            href = page_address("/proof", {**message_values(history_key(life)), "offer": place})
-            what = format_name(f"{life.kind} {life.index}", 40)
-            title, _, words = offer.what.partition(": ")
-            make = element("a", "Prove and verify", class_="button", href=href)
-            cards.append(
-                element(
-                    "article",
-                    [
-                        element("h3", title.capitalize()),
-                        element("p", escape_html(to_one_line(words))),
-                        element("p", [Markup("of "), what]),
-                        element("div", make, class_="turn"),
-                    ],
-                    class_="proof",
-                )
-            )
-    if not cards:
-        return element(
-            "p", "No proofs: it is in no lane between two chains of this lake, or not there yet.", class_="empty"
-        )
-    return element("div", cards, class_="proofs")
+    note = "This is a recorded ledger: it has events, and no state to prove."
+    offers = []
+    if view.opened is not None:
+        note = "No proofs: it is in no lane between two chains of this lake, or not there yet."
+        for life in traced.lives[:MAX_PROVABLE]:
+            for place, offer in enumerate(provable_offers(view.opened, life)):
+                href = page_address("/proof", {**message_values(history_key(life)), "offer": place})
+                title, _, words = offer.what.partition(": ")
+                offers.append((title.capitalize(), to_one_line(words), f"{life.kind} {life.index}", href))
+    return render_element("proofs.html", offers=offers, note=note)
 
 
 def provable_offers(opened: OpenedLake, life: MessageHistory) -> tuple[ProofOffer, ...]:
@@ -205,7 +188,7 @@ class ProofMaker:
     """Creates and caches proofs."""
 
     def __init__(self) -> None:
-        self._cache: OrderedDict[tuple[str, MessageKey, int], PageProof] = OrderedDict()
+        self._cache: LRUCache[tuple[str, MessageKey, int], PageProof] = LRUCache(CACHED_PROOFS)
         self._lock = threading.Lock()
 
     def of(self, view: LedgerView, query: PageRequest) -> PageProof:
@@ -218,15 +201,11 @@ class ProofMaker:
         key, place = query.message(), query.number("offer", 16) or 0
         name = ("" if view.opened is None else view.opened.lake.identity, key, place)
         with self._lock:
-            cached = self._cache.get(name)
-            if cached is not None:
-                self._cache.move_to_end(name)
+            if (cached := self._cache.get(name)) is not None:
                 return cached
         created = _create_proof(view, key, place)
         with self._lock:
             self._cache[name] = created
-            while len(self._cache) > CACHED_PROOFS:
-                self._cache.popitem(last=False)
         return created
 
 
@@ -269,56 +248,35 @@ def proof_page(query: PageRequest, proof: PageProof) -> ExplorerPage:
         else verdict_badge(Audited.FAILED, f"false: {proof.verdict.error}")
     )
     back = element("a", "The message", href=message_address(key))
-    lines = [to_one_line(line.strip()) for line in proof.proved.proved.lines]
+    names = {part: file_name(key, place, part) for part in ("proof", "trust")}
     files = [
-        element(
-            "a",
-            f"{word} ({format_bytes(size)})",
-            class_="button",
-            href=page_address("/proof.json", {**values, "part": part}),
-            download=file_name(key, place, part),
-        )
+        (page_address("/proof.json", {**values, "part": part}), names[part], f"{word} ({format_bytes(size)})")
         for part, word, size in (
             ("proof", "Download the proof", len(proof.document)),
             ("trust", "Download the trust document", len(proof.trust)),
         )
     ]
-    command = f"causeway verify {file_name(key, place, 'proof')} --trust {file_name(key, place, 'trust')}"
-    body = [
-        element("ul", [element("li", escape_html(line)) for line in lines], class_="remarks"),
-        element("div", files, class_="turn"),
-        element("pre", command),
-    ]
+    lines = [to_one_line(line.strip()) for line in proof.proved.proved.lines]
+    body = render_element("proof.html", lines=lines, files=files, names=names)
     summary = verdict + Markup(" ") + escape_html(to_one_line(words))
-    sections = [PagePart("proof", title.capitalize(), Markup("").join(body), summary, back)]
-    tracks = []
-    for track in proof.verdict.tracks:
-        steps = [
-            element(
-                "li",
+    sections = [PagePart("proof", title.capitalize(), body, summary, back)]
+    if proof.verdict.tracks and proof.verdict.trust is not None:
+        tracks = [
+            (
+                to_one_line(track.title),
                 [
-                    escape_html(to_one_line(f"{step.operation}: {step.detail}" if step.detail else step.operation)),
-                    element("div", format_name(step.result.hex(), 44), class_="result code"),
+                    (
+                        to_one_line(f"{step.operation}: {step.detail}" if step.detail else step.operation),
+                        step.result.hex(),
+                    )
+                    for step in track.steps[:MAX_STEPS]
                 ],
+                len(track.steps) - MAX_STEPS,
             )
-            for step in track.steps[:MAX_STEPS]
+            for track in proof.verdict.tracks
         ]
-        more = len(track.steps) - len(steps)
-        if more > 0:
-            steps.append(element("li", f"{count_words(more, 'more step')}"))
-        tracks.append(
-            element(
-                "div",
-                [
-                    element("h3", escape_html(to_one_line(track.title)), class_="chart-title"),
-                    element("ol", steps, class_="ladder"),
-                ],
-                class_="panel-box",
-            )
-        )
-    if tracks and proof.verdict.trust is not None:
         lead = f"From what is claimed to what is trusted: {to_one_line(proof.verdict.trust.subject)}."
-        sections.append(PagePart("path", "The path of the proof", Markup("").join(tracks), lead))
+        sections.append(PagePart("path", "The path of the proof", render_element("tracks.html", tracks=tracks), lead))
     return ExplorerPage(title.capitalize(), sections, "Lanes")
 
 

@@ -15,7 +15,7 @@ from causeway.core.arrow_types import to_python_rows
 from causeway.core.text import shorten_name
 from causeway.explorer.addresses import PageRequest, chain_address, height_address, lane_address, page_address
 from causeway.explorer.findings import chain_violations
-from causeway.explorer.frame import ExplorerPage, PagePart
+from causeway.explorer.frame import ExplorerPage, PagePart, empty_part, page_links
 from causeway.explorer.network_graph import MAX_CHAINS, MAX_EDGES, UNSEEN_PAIR, GraphEdge, GraphNode, draw_graph
 from causeway.explorer.overview import lane_link, lanes_matrix, name_link
 from causeway.explorer.view import LedgerView, PairWeight
@@ -70,11 +70,7 @@ def network_page(view: LedgerView) -> ExplorerPage:
     ]
     to_ends, ends, of_ends = _ends(view)
     if not nodes:
-        return ExplorerPage(
-            "Network",
-            [PagePart("network", "Network", element("p", "No chains were seen yet.", class_="empty"))],
-            "Network",
-        )
+        return ExplorerPage("Network", [empty_part("network", "Network", "No chains were seen yet.")], "Network")
     graph = draw_graph(nodes + ends, edges + to_ends, {**weights, **of_ends})
     keys = [("", "messages"), ("busy-1", "a few pending"), ("busy-3", "many pending"), ("bad", "violations")]
     legend = element(
@@ -171,9 +167,10 @@ def lanes_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     page = query.number("page", 1_000_000) or 0
     order = _order(found, sort)
     total = len(order)
-    page = min(page, max(0, (total - 1) // PAGE))
+    last = max(0, (total - 1) // PAGE)
+    page = min(page, last)
     rows = to_python_rows(found.take(pa.array(order[page * PAGE : (page + 1) * PAGE], pa.int64())))
-    body = _sorts(query, sort) + _lane_table(view, rows) + _page_links(query, page, total)
+    body = _sorts(query, sort) + _lane_table(view, rows) + page_links("/lanes", query.values(), page, last)
     lead = f"{count_words(total, 'lane')}" + "".join(f", {which} {safe_name(value)}" for which, value in narrowed)
     return ExplorerPage("Lanes", [PagePart("lanes", "Lanes", body, lead)], "Lanes")
 
@@ -249,21 +246,6 @@ def pending_age(row: Mapping[str, Any]) -> str | None:
     if row.get("oldest_pending_seconds") is not None:
         return format_in_unit(row["oldest_pending_seconds"], "seconds")
     return None
-
-
-def _page_links(query: PageRequest, page: int, total: int) -> Markup:
-    last = (total - 1) // PAGE
-    if last <= 0:
-        return Markup("")
-    given = query.values()
-
-    def to(word: str, number: int) -> Markup:
-        if not 0 <= number <= last:
-            return element("span", word, class_="off")
-        return element("a", word, href=page_address("/lanes", {**given, "page": number}))
-
-    at = element("span", f"page {page + 1:,} of {last + 1:,}")
-    return element("div", [to("Before", page - 1), at, to("Next", page + 1)], class_="turn")
 
 
 def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:

@@ -96,7 +96,7 @@ def render_page(
         policy=content_security_policy() if policy else None,
         style=Markup(STYLE),
         script=Markup(SCRIPT),
-        icon=_icon(verdict),
+        icon=verdict_icon(verdict),
         made_by=GENERATOR,
     )
 
@@ -183,11 +183,21 @@ _SIGNS: dict[str | None, tuple[str, str]] = {
 }
 
 
-def _icon(verdict: str | None) -> str:
-    colour, sign = _SIGNS[verdict]
+def verdict_icon(verdict: str | None, sign: str | None = None, width: float = 2) -> str:
+    """Return the icon of a page as an address.
+
+    Args:
+        verdict: its colour; None: no verdict.
+        sign: path of the sign, or None for that of the verdict.
+        width: of the lines of the sign.
+
+    Returns:
+        A ``data:`` address.
+    """
+    colour, own = _SIGNS[verdict]
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" '
-        f'fill="{colour}"/><path d="{sign}" fill="none" stroke="#fff" stroke-width="2" '
+        f'fill="{colour}"/><path d="{sign or own}" fill="none" stroke="#fff" stroke-width="{width}" '
         f'stroke-linecap="round"/></svg>'
     )
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
@@ -203,4 +213,5 @@ __all__ = [
     "render_piece",
     "render_template",
     "template_environment",
+    "verdict_icon",
 ]
