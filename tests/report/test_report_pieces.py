@@ -32,6 +32,7 @@ from causeway.report.elements import (
     svg_path,
 )
 from causeway.report.findings import CHECKS, finding_phrase, reason_words
+from causeway.report.first_screen import describe_input
 from causeway.report.journey import draw_journey, group_steps
 from causeway.report.matrix import MAX_CHAINS, OTHERS, PairCells, PairFigures, draw_matrix, fold_matrix, shade_level
 from causeway.report.outcomes import BAD, FORGED, OUTCOME_STYLES, outcome_mark, row_outcome, row_outcome_mark
@@ -282,9 +283,16 @@ def test_page_is_complete_and_restricts_scripts_by_digest() -> None:
     assert (
         STYLE in made and SCRIPT in made and "unsafe" not in made and "://" not in made.replace("http://www.w3.org", "")
     )
-    live = content_security_policy(live=True)
-    assert "connect-src 'self'" in live and "connect-src" not in content_security_policy()
+    assert "connect-src" not in content_security_policy()
     assert (files("causeway.report") / "templates" / "theme.css").is_file()
+
+
+def test_an_input_whose_last_time_is_beyond_the_calendar_has_no_dates() -> None:
+    data = {
+        "lake": "x", "kind": "ledger", "run": None, "input": {"protocols": [], "chains": 2},
+        "totals": {"lanes": 1, "unit": "seconds", "first_time": "2022-08-01T21:42:36+00:00", "last_time": None},
+    }  # fmt: skip
+    assert "2022" not in str(describe_input(data)) and "1 lane" in str(describe_input(data))
 
 
 def test_protocols_are_shown_side_by_side() -> None:

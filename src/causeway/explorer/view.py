@@ -6,7 +6,6 @@ Figures of chain pairs are merged from lanes in columns, since there may be hund
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,7 +37,7 @@ from causeway.ledger.search import (
 from causeway.ledger.store import Ledger
 from causeway.network.opened_lake import OpenedLake
 from causeway.report.elements import format_in_unit
-from causeway.report.matrix import MAX_CHAINS, OTHERS, UNSEEN, MatrixEnd, PairFigures
+from causeway.report.matrix import MAX_CHAINS, OTHERS, UNSEEN, MatrixEnd, PairFigures, natural_key
 from causeway.report.summary import count_lane_findings, summary_data
 from causeway.storage.layout import LakeError
 
@@ -52,7 +51,6 @@ __all__ = [
     "history_key",
     "lane_watermarks",
     "last_header_height",
-    "natural_key",
     "outcome_delay",
     "related_histories",
     "select_lane",
@@ -536,16 +534,3 @@ class LedgerView:
             return self.opened.manifest(height).tick
         except LakeError:
             return None
-
-
-def natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Return a natural sort key: numbers in names compare by value.
-
-    Args:
-        text: the name.
-
-    Returns:
-        The sort key.
-    """
-    parts = re.split(r"([0-9]{1,18})", text)
-    return [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]

@@ -120,29 +120,25 @@ def _seconds_text(value: float) -> str:
     return "0" if not value else f"{value * 1e6:.3g} µs"
 
 
-def fit_scale(values: Sequence[float], unit: str, *, marks: int = 4, log: bool | None = None) -> ChartScale:
+def fit_scale(values: Sequence[float], unit: str) -> ChartScale:
     """Return a scale that contains all values.
 
     Args:
         values: finite, not below 0.
         unit: ``count``, ``seconds``, ``ticks``, ``bytes``, ``share``, or any other word.
-        marks: approximate number of labelled values.
-        log: None: logarithmic for seconds without 0 and with a ratio of extremes of at least ``LOG_FROM``.
 
     Returns:
         The scale.
     """
     top = max(values, default=0.0)
     least = min((value for value in values if value > 0), default=0.0)
-    if log is None:
-        log = unit == "seconds" and least > 0 and top / least >= LOG_FROM and min(values) > 0
-    if log and least > 0 and top > least:
+    if unit == "seconds" and least > 0 and top / least >= LOG_FROM and min(values) > 0:
         return _log_scale(least, top, unit)
     if unit == "share":
         top = 1.0 if top > 0.5 else top
     if top <= 0:
         top = 1.0
-    step = _step(top / marks, unit)
+    step = _step(top / 4, unit)
     steps = max(1, math.ceil(top / step - 1e-9))
     return ChartScale(0.0, step * steps, tuple(step * number for number in range(steps + 1)), unit)
 
@@ -281,19 +277,18 @@ def time_chart(
     )
 
 
-def bar_chart(title: str, rows: Sequence[ChartBar], *, unit: str = "count", note: str | None = None) -> Markup:
+def bar_chart(title: str, rows: Sequence[ChartBar], *, unit: str = "count") -> Markup:
     """Render horizontal bars with labels and figures; the longest is the greatest value.
 
     Args:
         title: the title.
         rows: the bars.
         unit: of the values.
-        note: a sentence below the title.
 
     Returns:
         HTML.
     """
-    return render_piece("elements/bar_chart.html", title=title, note=note, rows=rows, unit=unit,
+    return render_piece("elements/bar_chart.html", title=title, rows=rows, unit=unit,
                         most=max((each.value for each in rows), default=0.0) or 1.0)  # fmt: skip
 
 

@@ -69,7 +69,7 @@ _ADDED = ("messages", "sent", "received", "pending", "in_flight")
 
 
 def lanes_data(
-    lanes: pa.Table, findings: Mapping[LaneKey, tuple[int, int]], wanted: Iterable[LaneKey] = (), shown: int = MAX_LANES
+    lanes: pa.Table, findings: Mapping[LaneKey, tuple[int, int]], wanted: Iterable[LaneKey] = ()
 ) -> dict[str, Any]:
     """Return the lanes as plain data.
 
@@ -79,7 +79,6 @@ def lanes_data(
         lanes: of ``LANES_SCHEMA``.
         findings: number of violated and unknown findings of each lane.
         wanted: lanes to list in any case, because others link to them.
-        shown: number of further lanes to list.
 
     Returns:
         Plain data.
@@ -91,7 +90,7 @@ def lanes_data(
     nowhere = np.array([all(name is None for name in key[1:]) for key in keys], bool)
     order = np.lexsort((np.arange(len(keys)), -messages, nowhere, -pending, -violated))
     required = set(wanted)
-    listed = sorted({*order[:shown].tolist(), *(row for row, key in enumerate(keys) if key in required)})
+    listed = sorted({*order[:MAX_LANES].tolist(), *(row for row, key in enumerate(keys) if key in required)})
     rank = {row: place for place, row in enumerate(order.tolist())} if len(listed) < len(keys) else None
     chosen = sorted(listed, key=lambda row: rank[row]) if rank is not None else order.tolist()
     rows = [row_to_json(row) or {} for row in to_python_rows(lanes.take(pa.array(chosen, pa.int64())))]

@@ -384,18 +384,17 @@ def format_percent(share: float) -> str:
     return f"{text.removesuffix('.0')} %"
 
 
-def count_words(number: int, what: str, plural: str | None = None) -> str:
+def count_words(number: int, noun: str) -> str:
     """Return ``1 lane``, ``3 lanes``.
 
     Args:
         number: the number.
-        what: the singular noun.
-        plural: the plural, if irregular.
+        noun: the singular noun.
 
     Returns:
         The text.
     """
-    return f"{number:,} {what if number == 1 else plural or what + 's'}"
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def list_words(words: Sequence[str]) -> str:
@@ -505,7 +504,6 @@ def render_table(
     idents: Sequence[str | None] | None = None,
     stacked: bool = False,
     tall: bool = False,
-    visible: bool = False,
     empty: str = "No rows.",
 ) -> Markup:
     """Render a table that scrolls if it is wider than the page; empty columns are omitted.
@@ -518,7 +516,6 @@ def render_table(
         idents: anchors of the rows.
         stacked: on a phone each row is a block, each cell a line.
         tall: scroll if it is longer than a screen.
-        visible: show the caption, else only for screen readers.
         empty: text of a table without rows.
 
     Returns:
@@ -537,7 +534,7 @@ def render_table(
         mark = {"scope": "col", "class": "number" if column.kind == "number" else None, "title": column.hint}
         heads.append(element("th", column.title, **mark))
     parts = [
-        element("caption", caption, class_=None if visible else "quiet"),
+        element("caption", caption, class_="quiet"),
         element("thead", element("tr", heads)),
         element("tbody", body),
     ]

@@ -145,7 +145,7 @@ def describe_input(data: Data) -> list[Markup]:
     parts += [count_words(input_["chains"], "chain"), count_words(totals["lanes"], "lane")]
     if run is not None:
         parts.append(count_words(run["heights"], "height") + ("" if run["at_rest"] else " so far"))
-    if totals["unit"] != "ticks" and totals["first_time"] is not None:
+    if totals["unit"] != "ticks" and None not in (totals["first_time"], totals["last_time"]):
         first, last = (datetime.fromisoformat(totals[each]).date() for each in ("first_time", "last_time"))
         parts.append(f"{first}" if first == last else f"{first} to {last}")
     return [*found, *(element("span", escape_html(each)) for each in parts)]

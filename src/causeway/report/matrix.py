@@ -90,11 +90,15 @@ def draw_matrix(cells: MatrixCells, *, latency: str = "delivery, p99", unit: str
         HTML.
     """
     measures = [each for each in MEASURES if any(each.figure(found) for found in cells.values())] or [MEASURES[-1]]
+
+    def order(end: MatrixEnd) -> tuple[int, list[tuple[int, int, str]]]:
+        return end[0], natural_key(end[1])
+
     return render_piece(
         "elements/matrix.html",
         panels=[(each, _panel(each, cells, latency, unit)) for each in measures],
-        sources=sorted({source for source, _ in cells}, key=_in_order),
-        destinations=sorted({destination for _, destination in cells}, key=_in_order),
+        sources=sorted({source for source, _ in cells}, key=order),
+        destinations=sorted({destination for _, destination in cells}, key=order),
         latency=latency,
         levels=range(1, LEVELS + 1),
     )
@@ -133,10 +137,17 @@ def fold_matrix(pairs: PairCells, most: int = MAX_CHAINS) -> dict[tuple[MatrixEn
     return cells
 
 
-def _in_order(end: MatrixEnd) -> tuple[int, list[tuple[int, int, str]]]:
-    """Return a natural sort key: numbers in names compare by value."""
-    parts = re.split(r"([0-9]{1,18})", end[1])
-    return end[0], [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
+def natural_key(text: str) -> list[tuple[int, int, str]]:
+    """Return a natural sort key: numbers in names compare by value.
+
+    Args:
+        text: the name.
+
+    Returns:
+        The sort key.
+    """
+    parts = re.split(r"([0-9]{1,18})", text)
+    return [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
 
 
 def _panel(measure: ShadingMeasure, cells: MatrixCells, latency: str, unit: str) -> dict[str, Any]:
@@ -186,5 +197,6 @@ __all__ = [
     "PairFigures",
     "draw_matrix",
     "fold_matrix",
+    "natural_key",
     "shade_level",
 ]  # fmt: skip

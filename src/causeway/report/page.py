@@ -65,13 +65,7 @@ class PageSection:
 
 
 def render_page(
-    title: str,
-    sections: Sequence[PageSection],
-    *,
-    verdict: str | None = None,
-    foot: Sequence[str] = (),
-    head: Markup = Markup(""),  # noqa: B008
-    policy: bool = True,
+    title: str, sections: Sequence[PageSection], *, verdict: str | None = None, foot: Sequence[str] = ()
 ) -> str:
     """Render an HTML document with inline style and script.
 
@@ -80,8 +74,6 @@ def render_page(
         sections: in order.
         verdict: colour of the icon in the bar and in the tab.
         foot: lines at the end.
-        head: more elements of the head.
-        policy: include the content security policy; a server sends it as a header instead.
 
     Returns:
         The text.
@@ -92,8 +84,7 @@ def render_page(
         sections=sections,
         verdict=verdict,
         foot=foot,
-        head=head,
-        policy=content_security_policy() if policy else None,
+        policy=content_security_policy(),
         style=Markup(STYLE),
         script=Markup(SCRIPT),
         icon=verdict_icon(verdict),
@@ -101,18 +92,14 @@ def render_page(
     )
 
 
-def content_security_policy(*, live: bool = False) -> str:
+def content_security_policy() -> str:
     """Return the policy of a page: only its own style and script, by digest.
-
-    Args:
-        live: allow answers of the server of the page, too.
 
     Returns:
         The policy.
     """
     style, script = (f"'sha256-{_digest(text)}'" for text in (STYLE, SCRIPT))
-    own = ["connect-src 'self'", "frame-ancestors 'none'"] if live else []
-    parts = ["default-src 'none'", f"style-src {style}", f"script-src {script}", "img-src data:", *own]
+    parts = ["default-src 'none'", f"style-src {style}", f"script-src {script}", "img-src data:"]
     return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
 
 

@@ -106,12 +106,11 @@ def _moment(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["time"] is None, row["time"] or "", row["height"] is None, row["height"] or 0
 
 
-def list_incomplete_lanes(audit: AuditResult, most: int = MAX_INCOMPLETE) -> dict[str, Any]:
+def list_incomplete_lanes(audit: AuditResult) -> dict[str, Any]:
     """Return the lanes with insufficient input, by name, with reasons and counts.
 
     Args:
         audit: the audit.
-        most: maximum number of lanes.
 
     Returns:
         Plain data.
@@ -119,7 +118,7 @@ def list_incomplete_lanes(audit: AuditResult, most: int = MAX_INCOMPLETE) -> dic
     unknown = audit.counts.filter(pc.equal(audit.counts["verdict"], UNKNOWN)).to_pylist()
     lanes = unknown_lanes(unknown)
     rows: dict[LaneKey, dict[str, Any]] = {
-        lane: {**dict(zip(LANE, lane, strict=True)), "reasons": {}} for lane in lanes[:most]
+        lane: {**dict(zip(LANE, lane, strict=True)), "reasons": {}} for lane in lanes[:MAX_INCOMPLETE]
     }
     for row in unknown:
         entry = rows.get(tuple(row[name] for name in LANE))
@@ -200,10 +199,7 @@ def over_time_data(figures: LedgerFigures) -> dict[str, Any]:
     Returns:
         Plain data.
     """
-    return {
-        "backlog": _columns(figures.backlog),
-        "latency_over_time": _columns(figures.latency_over_time),
-    }
+    return {"backlog": _columns(figures.backlog), "latency_over_time": _columns(figures.latency_over_time)}
 
 
 def rows_to_json(table: pa.Table) -> list[dict[str, Any]]:
