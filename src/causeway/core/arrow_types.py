@@ -183,18 +183,3 @@ __all__ = [
     "to_schema",
     "value_type",
 ]
-
-
-UINT8, UINT16, UINT32, UINT64, INT64 = pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.int64()
-BINARY, DIGEST = pa.binary(), pa.binary(32)
-"""Types of columns of state tables."""
-
-
-def required_schema(*fields: pa.Field, **columns: pa.DataType) -> pa.Schema:
-    """Create a schema of columns without nulls.
-
-    Args:
-        fields: Fields of the first columns.
-        columns: Types of the other columns by name, in order.
-    """
-    return pa.schema([*fields, *(pa.field(name, kind, nullable=False) for name, kind in columns.items())])

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.order import group_rows
 
-from causeway.core.arrow_types import BINARY, UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame
 from causeway.core.vocabulary import Kind, PortableCode
 from causeway.programs.naming import NO_NAMES, ProgramDirectory
@@ -44,6 +43,7 @@ from causeway.programs.scalar import (
     certified_rows,
 )
 from causeway.programs.state_values import NO_OPTIONS, ensure_storable, read_state_value
+from causeway.protocols.contract import BYTES, UINT64, table_schema
 from causeway.protocols.shared.execution import (
     ACCEPTED_SCHEMA,
     HANDLER_FAILED,
@@ -68,7 +68,7 @@ def acceptance_rows(found: Sequence[tuple[int, int, Acceptance]]) -> Frame:
     return Frame({field.name: np.array(column, field.type.to_pandas_dtype()) for field, column in columns}, len(rows))
 
 
-SCALAR_SCHEMA = required_schema(program=UINT64, state=BINARY)
+SCALAR_SCHEMA = table_schema(program=UINT64, state=BYTES)
 """``state``: canonical CBOR of the state, notes by callback, open requests and acceptances.
 
 Notes are those of open calls. Open requests and the amounts accepted from them are keyed by ``Request.ref``; the latter

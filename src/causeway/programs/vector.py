@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
-from causeway.core.arrow_types import UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame, repeat_bytes, repeat_text
 from causeway.core.vocabulary import Kind
+from causeway.protocols.contract import UINT64, table_schema
 
-STATELESS = required_schema(program=UINT64)
+STATELESS = table_schema(program=UINT64)
 """Schema of programs without state."""
 
 

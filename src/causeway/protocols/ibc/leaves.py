@@ -16,11 +16,11 @@ from causeway_proofs.errors import NotInQueue
 from causeway_proofs.hashing import DIGEST_BYTES, Digests
 from causeway_proofs.order import U64, Rows, find_positions, group_rows, stable_order
 
-from causeway.core.arrow_types import DIGEST, UINT64, required_schema
 from causeway.core.frame import Frame, LazyFrame, empty_frame
+from causeway.protocols.contract import DIGEST, UINT64, table_schema
 from causeway.protocols.shared.messages import LANE, LANE_FIELDS
 
-LEAVES_SCHEMA = required_schema(*LANE_FIELDS, index=UINT64, digest=DIGEST)
+LEAVES_SCHEMA = table_schema(*LANE_FIELDS, index=UINT64, digest=DIGEST)
 """One row an entry of a connection's queue: the hash of its leaf in the zone's store.
 
 The entry itself is the row of ``outbound`` with the same lane and index.

@@ -20,9 +20,9 @@ from causeway_proofs.merkle import LEAF_PREFIX
 from causeway_proofs.order import U64, Groups, Rows, group_rows, stable_order
 from causeway_proofs.varints import uvarint
 
-from causeway.core.arrow_types import UINT64, required_schema
 from causeway.core.frame import Frame, concat, empty_frame, repeat_value
 from causeway.core.joins import expand_ranges, lookup_rows, merge_ranges
+from causeway.protocols.contract import UINT64, table_schema
 from causeway.protocols.ibc.context import Context, ZoneNetwork
 from causeway.protocols.ibc.disconnection import is_final
 from causeway.protocols.ibc.expiry import height_limits, is_past_limits, time_limits
@@ -308,7 +308,7 @@ def first_missing(state: State, before: State) -> U64:
     return found
 
 
-ENTRIES_SCHEMA = required_schema(*OUTBOUND_SCHEMA, sent_height=UINT64, max_height=UINT64)
+ENTRIES_SCHEMA = table_schema(*OUTBOUND_SCHEMA, sent_height=UINT64, max_height=UINT64)
 """An entry of a queue of ``source`` for ``destination``, or a local message.
 
 ``substream`` is 0 for receipts and 1 for packets.

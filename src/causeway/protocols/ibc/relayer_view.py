@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from causeway_proofs.order import U64
 
-from causeway.core.arrow_types import INT64, UINT8, UINT32, UINT64, required_schema
 from causeway.core.frame import Frame
 from causeway.core.joins import lookup_rows
-from causeway.protocols.contract import View
+from causeway.protocols.contract import UINT8, UINT32, UINT64, View, table_schema
 from causeway.protocols.ibc.client import header_times
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.state import connection_rows
@@ -51,8 +51,8 @@ class Alteration(IntEnum):
     FOREIGN = 3
 
 
-SUBMISSIONS_SCHEMA = required_schema(
-    *LANE_FIELDS, relayer=UINT32, call=UINT8, begin=UINT64, end=UINT64, alteration=UINT8, proof=INT64
+SUBMISSIONS_SCHEMA = table_schema(
+    *LANE_FIELDS, relayer=UINT32, call=UINT8, begin=UINT64, end=UINT64, alteration=UINT8, proof=pa.int64()
 )
 """One row a run that a relayer submits to ``destination``.
 

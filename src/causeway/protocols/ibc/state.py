@@ -16,11 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.order import U64, Rows, group_rows
 
-from causeway.core.arrow_types import BINARY, DIGEST, UINT8, UINT32, UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame
 from causeway.core.joins import lookup_rows
 from causeway.core.queues import Queues
-from causeway.protocols.contract import StateTable, Visibility
+from causeway.protocols.contract import BYTES, DIGEST, UINT8, UINT32, UINT64, StateTable, Visibility, table_schema
 from causeway.protocols.ibc.keys import MAX_INDEX
 from causeway.protocols.ibc.leaves import LEAVES_SCHEMA, Leaves
 from causeway.protocols.shared.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
@@ -34,20 +33,20 @@ DISCONNECTING = 2
 """Bits of a connection's state."""
 
 
-QUEUES_SCHEMA = required_schema(*LANE_FIELDS, begin=UINT64, next_index=UINT64, ready=UINT64)
+QUEUES_SCHEMA = table_schema(*LANE_FIELDS, begin=UINT64, next_index=UINT64, ready=UINT64)
 """One row a queue: its head (``begin``) and tail (``next_index``).
 
 Entries below ``ready`` are written. In a receipt queue, later slots may still wait for an asynchronous answer.
 """
 
-RUNS_SCHEMA = required_schema(*LANE_FIELDS, height=UINT64, tick=UINT64, first=UINT64, count=UINT64, max_height=UINT64)
+RUNS_SCHEMA = table_schema(*LANE_FIELDS, height=UINT64, tick=UINT64, first=UINT64, count=UINT64, max_height=UINT64)
 """One row a run of entries pushed at one height.
 
 Entries ``first`` to ``first + count`` - 1 of the lane are outbound entries of ``height``. ``max_height`` is the common
 limit of packets. Runs that the destination has finished with are forgotten.
 """
 
-PROOFS_SCHEMA = required_schema(
+PROOFS_SCHEMA = table_schema(
     *LANE_FIELDS,
     part=UINT8,
     pushed=UINT64,
@@ -57,7 +56,7 @@ PROOFS_SCHEMA = required_schema(
     count=UINT64,
     position=UINT64,
     size=UINT64,
-    sides=BINARY,
+    sides=BYTES,
 )
 """A proof of ``source`` for ``destination`` under the root of this height.
 
@@ -70,7 +69,7 @@ The hashes of both values precede ``sides``.
 """
 
 
-_HEIGHT = required_schema(*LANE_FIELDS, height=UINT64)
+_HEIGHT = table_schema(*LANE_FIELDS, height=UINT64)
 KNOWN_QUEUES_SCHEMA = pa.schema([*_HEIGHT, *list(QUEUES_SCHEMA)[len(LANE_FIELDS) :]])
 KNOWN_PROOFS_SCHEMA = pa.schema([*_HEIGHT, *list(PROOFS_SCHEMA)[len(LANE_FIELDS) :]])
 """The relayers' knowledge of ``source`` for ``destination`` at a header's height.
@@ -80,7 +79,7 @@ It holds queues and proofs.
 ``destination`` trusts the header, which is within its delay or became usable since (``delays``).
 """
 
-CONNECTIONS_SCHEMA = required_schema(
+CONNECTIONS_SCHEMA = table_schema(
     chain=UINT32, counterparty=UINT32, latest=UINT64, frozen=UINT8, peer_received=UINT64, peer_done=UINT64
 )
 """One row a connection: its state, and the highest trusted height of ``counterparty``.
@@ -89,7 +88,7 @@ CONNECTIONS_SCHEMA = required_schema(
 the receipts processed by the counterparty, as seen by relayers. They affect only the proofs offered to relayers.
 """
 
-TRUST_SCHEMA = required_schema(
+TRUST_SCHEMA = table_schema(
     chain=UINT32,
     counterparty=UINT32,
     height=UINT64,
@@ -107,13 +106,13 @@ Columns: height, time (ns), root and validators, and the own height and time (ns
 of trust, registered at genesis. The time of addition is committed only with a delay (``IbcOptions.delay_ns``).
 """
 
-RECEIPTS_SCHEMA = required_schema(*LANE_FIELDS, index=UINT64, value=DIGEST)
+RECEIPTS_SCHEMA = table_schema(*LANE_FIELDS, index=UINT64, value=DIGEST)
 """One row a receipt in a queue: the hash of its value, for proofs of neighbouring absences.
 
 Stored only where packets time out by absence (``IbcOptions.absence``).
 """
 
-SLOTS_SCHEMA = required_schema(
+SLOTS_SCHEMA = table_schema(
     destination=UINT32, source=UINT32, index=UINT64, sender=UINT64, receiver=UINT64, callback=UINT64
 )
 """One row a received packet from ``source`` without an answer.
@@ -123,7 +122,7 @@ Its receipt has an index, but no value.
 ``destination``, the owner, comes first.
 """
 
-RELAYERS_SCHEMA = required_schema(
+RELAYERS_SCHEMA = table_schema(
     chain=UINT32,
     relayer=UINT32,
     headers=UINT64,
@@ -136,7 +135,7 @@ RELAYERS_SCHEMA = required_schema(
 )
 """One row a relayer and zone: counts of header updates and messages by outcome, and fees."""
 
-BACKOFFS_SCHEMA = required_schema(
+BACKOFFS_SCHEMA = table_schema(
     chain=UINT32, source=UINT32, relayer=UINT32, call=UINT8, first=UINT64, stop=UINT64, refusals=UINT64, until=UINT64
 )
 """One row a range of entries that a relayer does not submit before height ``until``.
@@ -147,7 +146,7 @@ The range belongs to a kind of call to ``chain`` about ``source``, refused ``ref
 (``relay.backoff``). It is the relayers' memory and in no store.
 """
 
-FUNDS_SCHEMA = required_schema(
+FUNDS_SCHEMA = table_schema(
     chain=UINT32,
     relayer=UINT32,
     balance=UINT64,

@@ -30,10 +30,9 @@ from causeway_proofs.xdm import (
     receipt_storage_key,
 )
 
-from causeway.core.arrow_types import BINARY, UINT8, UINT32, required_schema
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.joins import lookup_rows
-from causeway.protocols.contract import Chains
+from causeway.protocols.contract import BYTES, UINT8, UINT32, Chains, table_schema
 from causeway.protocols.shared.digests import OWN_PALLET, TableDigests, digest_rows_by_chain, fixed_column
 from causeway.protocols.shared.execution import PROGRAM_TABLE
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, TRANSPORTER_ENDPOINT, chain_ids
@@ -53,7 +52,7 @@ from causeway.protocols.xdm.wire import (
     map_keys,
 )
 
-STORAGE_SCHEMA = required_schema(chain=UINT32, key=BINARY, value=BINARY, present=UINT8)
+STORAGE_SCHEMA = table_schema(chain=UINT32, key=BYTES, value=BYTES, present=UINT8)
 """One row a storage change of a block: the new value of a key, or its removal."""
 
 PRUNED_ITEM = "PrunedReceipts"

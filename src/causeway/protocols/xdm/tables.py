@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from causeway.core.arrow_types import BINARY, DIGEST, UINT8, UINT16, UINT32, UINT64, required_schema
-from causeway.protocols.contract import StateTable, Visibility
+from causeway.protocols.contract import BYTES, DIGEST, UINT8, UINT32, UINT64, StateTable, Visibility, table_schema
 from causeway.protocols.shared.execution import ACCOUNTS
 from causeway.protocols.shared.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
 
-DECLARED_SCHEMA = required_schema(
+DECLARED_SCHEMA = table_schema(
     chain=UINT32,
     destination=UINT32,
     source=UINT32,
@@ -30,13 +29,13 @@ DECLARED_SCHEMA = required_schema(
 sums since genesis modulo 2**128. A following lake has the proved rows of its own domains as ``destination``.
 """
 
-DECLARED_UNDER_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64)
+DECLARED_UNDER_SCHEMA = table_schema(chain=UINT32, domain=UINT32, number=UINT64)
 """One row a domain of a following lake: the block of its proved ``declared`` rows.
 
 No root commits to it.
 """
 
-DRAWN_SCHEMA = required_schema(
+DRAWN_SCHEMA = table_schema(
     chain=UINT32, foreign=UINT32, in_high=UINT64, in_low=UINT64, claimed_high=UINT64, claimed_low=UINT64
 )
 """One row a domain ``foreign`` of another lake that ever sent value to ``chain``.
@@ -61,7 +60,7 @@ NEVER_FOUND = 2**63
 """Value of ``found`` for a fraud without a proof, against the assumption of 1.4."""
 
 
-CLAIMS_SCHEMA = required_schema(
+CLAIMS_SCHEMA = table_schema(
     chain=UINT32,
     destination=UINT32,
     origin=UINT64,
@@ -72,8 +71,8 @@ CLAIMS_SCHEMA = required_schema(
     substream=UINT64,
     index=UINT64,
     amount=UINT64,
-    key=BINARY,
-    value=BINARY,
+    key=BYTES,
+    value=BYTES,
     root=DIGEST,
 )
 """One row a domain with a bad operator: false receipts of ``origin`` to ``number``.
@@ -84,24 +83,24 @@ Their storage is the domain's with ``value`` under ``key`` (no key: unchanged), 
 commits to it.
 """
 
-FORGED_SCHEMA = required_schema(source=UINT32, destination=UINT32, envelope=BINARY)
+FORGED_SCHEMA = table_schema(source=UINT32, destination=UINT32, envelope=BYTES)
 """One row a wire envelope that bad operators of ``source`` prove under forged storage."""
 
-FRAUDS_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64, taken=UINT64, found=UINT64)
+FRAUDS_SCHEMA = table_schema(chain=UINT32, domain=UINT32, number=UINT64, taken=UINT64, found=UINT64)
 """One row a domain with false receipts and no fraud proof yet.
 
 Block ``number`` is the first false one; block ``taken`` of the consensus chain accepted its receipt. Honest nodes have
 the proof from block ``found`` on. No root commits to it, since the consensus chain does not know it.
 """
 
-PRUNED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, first=UINT64, last=UINT64, taken=UINT64, found=UINT64)
+PRUNED_SCHEMA = table_schema(chain=UINT32, domain=UINT32, first=UINT64, last=UINT64, taken=UINT64, found=UINT64)
 """One row a proved fraud: receipts of the domain's blocks ``first`` to ``last`` are pruned.
 
 The consensus chain accepted them in blocks from ``taken`` to before ``found``; block ``found`` has the valid ones. The
 row remains until these are final.
 """
 
-BUNDLES_SCHEMA = required_schema(chain=UINT32, destination=UINT32, invalid=UINT8, extrinsic=UINT32, root=DIGEST)
+BUNDLES_SCHEMA = table_schema(chain=UINT32, destination=UINT32, invalid=UINT8, extrinsic=UINT32, root=DIGEST)
 """One row a domain whose last block has a bundle with messages, as its receipt reports it.
 
 ``invalid`` is the reason (``bundles.InvalidBundle``), ``extrinsic`` the message concerned, ``root`` a digest of the
@@ -127,7 +126,7 @@ UNCOMMITTED_FRAUDS = ("claims", "forged", "frauds", "bundles")
 """Fraud tables without a commitment; receipts contain the content of ``bundles``."""
 
 
-CHANNELS_SCHEMA = required_schema(
+CHANNELS_SCHEMA = table_schema(
     chain=UINT32,
     foreign=UINT32,
     channel=UINT64,
@@ -151,9 +150,9 @@ without a response (``OutboxMessageCount``). ``owner`` is the initiator, a progr
 (3.8).
 """
 
-NEXT_CHANNELS_SCHEMA = required_schema(chain=UINT32, foreign=UINT32, next_channel=UINT64)
+NEXT_CHANNELS_SCHEMA = table_schema(chain=UINT32, foreign=UINT32, next_channel=UINT64)
 
-OUTBOX_SCHEMA = required_schema(
+OUTBOX_SCHEMA = table_schema(
     *LANE_FIELDS,
     index=UINT64,
     sent=UINT64,
@@ -161,7 +160,7 @@ OUTBOX_SCHEMA = required_schema(
     max_outgoing=UINT32,
     src_endpoint=UINT64,
     dst_endpoint=UINT64,
-    payload=BINARY,
+    payload=BYTES,
     src_fee=UINT64,
     dst_fee=UINT64,
     next_response=UINT64,
@@ -178,7 +177,7 @@ request, ``payload`` that of an endpoint request. ``next_response`` is the nonce
 The last columns name the recipient of the response and the refund of a refused request; no response supplies them.
 """
 
-RESPONSES_SCHEMA = required_schema(
+RESPONSES_SCHEMA = table_schema(
     *LANE_FIELDS,
     index=UINT64,
     sent=UINT64,
@@ -186,7 +185,7 @@ RESPONSES_SCHEMA = required_schema(
     asked=UINT8,
     error=UINT8,
     endpoint=UINT64,
-    payload=BINARY,
+    payload=BYTES,
     fee=UINT64,
 )
 """One row a response without an acknowledgement (``InboxResponses``).
@@ -196,16 +195,16 @@ a ``payload``, else a number of ``errors``. ``fee`` is the minted fee of the req
 (``InboxFee``).
 """
 
-EARLY_SCHEMA = required_schema(*LANE_FIELDS, index=UINT64, body=BINARY, tag=UINT64)
+EARLY_SCHEMA = table_schema(*LANE_FIELDS, index=UINT64, body=BYTES, tag=UINT64)
 """One row a proved message that arrived before its predecessors.
 
 ``body`` is the value in the other chain's storage, ``tag`` the weight tag of its envelope (``tags``).
 """
 
-WAITING_SCHEMA = pa.schema([*required_schema(source=UINT32, destination=UINT32, index=UINT64), *MESSAGE_FIELDS])
+WAITING_SCHEMA = pa.schema([*table_schema(source=UINT32, destination=UINT32, index=UINT64), *MESSAGE_FIELDS])
 """One row a program's call that waits for a channel with capacity, in order of creation."""
 
-OPEN_CALLS_SCHEMA = required_schema(
+OPEN_CALLS_SCHEMA = table_schema(
     chain=UINT32, sender=UINT64, receiver=UINT64, callback=UINT64, amount_high=UINT64, amount_low=UINT64, answered=UINT8
 )
 """One row an accepted call of ``sender`` on ``chain`` with a later answer.
@@ -213,26 +212,26 @@ OPEN_CALLS_SCHEMA = required_schema(
 ``answered`` is 1 if the answer arrived before the response, until the response arrives.
 """
 
-ALLOWLIST_SCHEMA = required_schema(chain=UINT32, foreign=UINT32)
+ALLOWLIST_SCHEMA = table_schema(chain=UINT32, foreign=UINT32)
 """One row a chain ``foreign`` on the allow list of ``chain`` (``ChainAllowlist``)."""
 
-ALLOW_UPDATES_SCHEMA = required_schema(chain=UINT32, domain=UINT32, height=UINT64, allow=BINARY, remove=BINARY)
+ALLOW_UPDATES_SCHEMA = table_schema(chain=UINT32, domain=UINT32, height=UINT64, allow=BYTES, remove=BYTES)
 """One row a domain with any allow-list update (``DomainChainAllowlistUpdate``).
 
 ``allow`` and ``remove`` are the sets (``encode_set``) of chains to add and to remove in its next block; ``height`` is
 that of the last call. The row remains when both are empty.
 """
 
-RUNS_SCHEMA = required_schema(*LANE_FIELDS, height=UINT64, first=UINT64, count=UINT64)
+RUNS_SCHEMA = table_schema(*LANE_FIELDS, height=UINT64, first=UINT64, count=UINT64)
 """One row a segment of local messages of one height: their location in the lake."""
 
-QUEUES_SCHEMA = required_schema(*LANE_FIELDS, begin=UINT64, next_index=UINT64)
+QUEUES_SCHEMA = table_schema(*LANE_FIELDS, begin=UINT64, next_index=UINT64)
 """One row a local lane: its head and tail."""
 
-HISTORY_SCHEMA = required_schema(chain=UINT32, number=UINT64, height=UINT64)
+HISTORY_SCHEMA = table_schema(chain=UINT32, number=UINT64, height=UINT64)
 """One row a block with storage changes that may still be read: its number and height."""
 
-RELAYING_SCHEMA = required_schema(*LANE_FIELDS, proved=UINT64, expected=UINT64, since=UINT64, until=UINT64)
+RELAYING_SCHEMA = table_schema(*LANE_FIELDS, proved=UINT64, expected=UINT64, since=UINT64, until=UINT64)
 """One row a lane: the relay state of the operators of ``source``.
 
 Messages below ``proved`` were proved. The destination has expected the nonce ``expected`` since block ``since``, which
@@ -240,26 +239,26 @@ is also the block of the last resubmission. The proofs of messages below ``until
 commits to it.
 """
 
-ENVELOPES_SCHEMA = required_schema(*LANE_FIELDS, index=UINT64, tag=UINT64, members=BINARY)
+ENVELOPES_SCHEMA = table_schema(*LANE_FIELDS, index=UINT64, tag=UINT64, members=BYTES)
 """One row a message that operators of ``source`` prove to ``destination`` at this height.
 
 ``tag`` is the weight tag. ``members`` are the nodes of its storage proof: positions in ``nodes``, 4 bytes each,
 little-endian.
 """
 
-NODES_SCHEMA = required_schema(source=UINT32, destination=UINT32, number=UINT32, node=BINARY)
+NODES_SCHEMA = table_schema(source=UINT32, destination=UINT32, number=UINT32, node=BYTES)
 """Nodes of the storage proofs of ``envelopes``, unique per destination, numbered from 0."""
 
-BASES_SCHEMA = required_schema(
+BASES_SCHEMA = table_schema(
     source=UINT32,
     destination=UINT32,
     block=UINT64,
     block_hash=DIGEST,
-    leaf=BINARY,
+    leaf=BYTES,
     leaf_index=UINT64,
     leaf_count=UINT64,
-    items=BINARY,
-    domain_proof=BINARY,
+    items=BYTES,
+    domain_proof=BYTES,
 )
 """The common part of all envelopes from ``source`` to ``destination`` of this height.
 
@@ -268,17 +267,17 @@ concatenated digests of 32 bytes. ``domain_proof`` proves the domain's confirmed
 is empty for the consensus chain.
 """
 
-LATE_SCHEMA = required_schema(*ENVELOPES_SCHEMA, base=UINT64, due=UINT64)
+LATE_SCHEMA = table_schema(*ENVELOPES_SCHEMA, base=UINT64, due=UINT64)
 """One row a message that a carrier fault delays until block ``due`` of ``destination``.
 
 ``base`` names its base and nodes between the two chains. No root commits to these tables.
 """
 
-LATE_NODES_SCHEMA = required_schema(*NODES_SCHEMA, base=UINT64)
+LATE_NODES_SCHEMA = table_schema(*NODES_SCHEMA, base=UINT64)
 
-LATE_BASES_SCHEMA = required_schema(*BASES_SCHEMA, base=UINT64)
+LATE_BASES_SCHEMA = table_schema(*BASES_SCHEMA, base=UINT64)
 
-BLOCKS_SCHEMA = required_schema(
+BLOCKS_SCHEMA = table_schema(
     chain=UINT32,
     number=UINT64,
     hash=DIGEST,
@@ -294,13 +293,13 @@ BLOCKS_SCHEMA = required_schema(
 leaf enters with the next block.
 """
 
-RANGE_SCHEMA = required_schema(chain=UINT32, range=BINARY, confirmed_to=UINT64)
+RANGE_SCHEMA = table_schema(chain=UINT32, range=BYTES, confirmed_to=UINT64)
 """The mountain range before the first of ``blocks`` (``RangeState``).
 
 All receipts accepted by block ``confirmed_to`` are confirmed.
 """
 
-TIPS_SCHEMA = required_schema(
+TIPS_SCHEMA = table_schema(
     chain=UINT32,
     number=UINT64,
     hash=DIGEST,
@@ -314,31 +313,31 @@ TIPS_SCHEMA = required_schema(
 It has the storage root, and the consensus block of its derivation.
 """
 
-RECEIPTED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64, hash=DIGEST)
+RECEIPTED_SCHEMA = table_schema(chain=UINT32, domain=UINT32, number=UINT64, hash=DIGEST)
 """The last accepted receipt of each domain: block number and receipt hash."""
 
-CONFIRMED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64, receipt=BINARY)
+CONFIRMED_SCHEMA = table_schema(chain=UINT32, domain=UINT32, number=UINT64, receipt=BYTES)
 """The last confirmed receipt of each domain: position of the domain, block number, receipt."""
 
-UNBOOKED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, number=UINT64)
+UNBOOKED_SCHEMA = table_schema(chain=UINT32, domain=UINT32, number=UINT64)
 """One row a domain with a receipt, of block ``number``, that the books refused.
 
 The consensus chain confirms neither that receipt nor a later one.
 """
 
-ANCHOR_SCHEMA = required_schema(
+ANCHOR_SCHEMA = table_schema(
     chain=UINT32,
     number=UINT64,
     best=UINT64,
     final=UINT64,
     block_hash=DIGEST,
-    leaf=BINARY,
+    leaf=BYTES,
     leaf_index=UINT64,
     best_hash=DIGEST,
     best_leaves=UINT64,
-    best_items=BINARY,
+    best_items=BYTES,
     final_leaves=UINT64,
-    final_items=BINARY,
+    final_items=BYTES,
 )
 """The consensus block that operators prove under from the next block on (X-5).
 
@@ -347,33 +346,33 @@ the latest final block. The table is empty before the first final block and has 
 one row a block of ``anchored``.
 """
 
-ANCHORED_SCHEMA = required_schema(chain=UINT32, domain=UINT32, block=UINT64, number=UINT64, domain_proof=BINARY)
+ANCHORED_SCHEMA = table_schema(chain=UINT32, domain=UINT32, block=UINT64, number=UINT64, domain_proof=BYTES)
 """The confirmed receipt of each domain in a consensus block, with its proof.
 
 ``number`` is the domain's block, ``block`` the consensus block, a row of ``anchor``.
 """
 
 _SUMS = ("issuance", "inbox_held", "outbox_held", "reserved", "burned", "root")
-MONEY_SCHEMA = required_schema(chain=UINT32, **{f"{name}_{half}": UINT64 for name in _SUMS for half in ("high", "low")})
+MONEY_SCHEMA = table_schema(chain=UINT32, **{f"{name}_{half}": UINT64 for name in _SUMS for half in ("high", "low")})
 """Sums of a chain.
 
 Issuance; fees on hold until an acknowledgement (``inbox_held``) and until a response (``outbox_held``); channel
 reserves; burned value; root's balance.
 """
 
-OPERATORS_SCHEMA = required_schema(chain=UINT32, operator=UINT32, balance_high=UINT64, balance_low=UINT64)
+OPERATORS_SCHEMA = table_schema(chain=UINT32, operator=UINT32, balance_high=UINT64, balance_low=UINT64)
 
-SUBMITTERS_SCHEMA = required_schema(chain=UINT32, number=UINT64, unpaid=UINT64, operators=BINARY)
+SUBMITTERS_SCHEMA = table_schema(chain=UINT32, number=UINT64, unpaid=UINT64, operators=BYTES)
 """One row a block with an absent operator.
 
 ``operators`` submitted its receipt, or authored it on the consensus chain (``encode_set``). ``unpaid`` is the number of
 its messages with a fee on hold, at least 1. A block without a row has none, or all operators were present.
 """
 
-COSTS_SCHEMA = required_schema(program=UINT64, amount_high=UINT64, amount_low=UINT64)
+COSTS_SCHEMA = table_schema(program=UINT64, amount_high=UINT64, amount_low=UINT64)
 """Fees and deposits paid by each program with an endowment."""
 
-MADE_SCHEMA = required_schema(
+MADE_SCHEMA = table_schema(
     chain=UINT32, destination=UINT32, what=UINT8, foreign=UINT32, amount_high=UINT64, amount_low=UINT64
 )
 """Transfers of a domain's block according to its receipt (2.4).
@@ -382,7 +381,7 @@ MADE_SCHEMA = required_schema(
 reader.
 """
 
-BOOKS_SCHEMA = required_schema(
+BOOKS_SCHEMA = table_schema(
     chain=UINT32, what=UINT8, source=UINT32, foreign=UINT32, amount_high=UINT64, amount_low=UINT64
 )
 """The books of the consensus chain (X-3).
@@ -391,23 +390,23 @@ BOOKS_SCHEMA = required_schema(
 ``foreign``.
 """
 
-POOL_SCHEMA = required_schema(
+POOL_SCHEMA = table_schema(
     chain=UINT32,
     position=UINT64,
     sender=UINT64,
     receiver=UINT64,
     method=pa.dictionary(pa.int32(), pa.string()),
-    payload=BINARY,
+    payload=BYTES,
 )
 """One row a message from a user that a fork returned to the pool of ``chain``.
 
 The next block consumes it. No root commits to it.
 """
 
-RECALLED_SCHEMA = required_schema(chain=UINT32, tick=UINT64)
+RECALLED_SCHEMA = table_schema(chain=UINT32, tick=UINT64)
 """One row a reverted tick with planned calls of ``chain``; the next block repeats them."""
 
-COUNTED_SCHEMA = required_schema(chain=UINT32, what=UINT8, error=UINT16, count=UINT64, old=UINT64)
+COUNTED_SCHEMA = table_schema(chain=UINT32, what=UINT8, error=pa.uint16(), count=UINT64, old=UINT64)
 """One row a kind of check on a chain (``check_counters.CheckCounters``) with its count.
 
 ``error`` is the reason of refused envelopes (``MessageValidity``), else 0. ``old`` counts proofs under a root other

@@ -18,8 +18,8 @@ from causeway_proofs.ics23.verify import verify_membership, verify_non_membershi
 from causeway_proofs.protobuf import parse_canonical
 from causeway_proofs.wire import ibc_queue_pb2 as wire
 
-from causeway.core.arrow_types import INT64, UINT8, required_schema
 from causeway.core.frame import Frame
+from causeway.protocols.contract import UINT8, table_schema
 from causeway.protocols.ibc.calls import receipt
 from causeway.protocols.ibc.calls.call import CallContext, CallRun
 from causeway.protocols.ibc.context import Context
@@ -227,4 +227,4 @@ def entry_frame(rows: list[dict[str, Any]]) -> Frame:
     return Frame(columns, len(rows))
 
 
-_ENTRY_SCHEMA = required_schema(*ENTRIES_SCHEMA, sequence=INT64, forced=UINT8)
+_ENTRY_SCHEMA = table_schema(*ENTRIES_SCHEMA, sequence=pa.int64(), forced=UINT8)

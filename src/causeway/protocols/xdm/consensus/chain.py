@@ -19,9 +19,8 @@ from causeway_proofs.mmr.peaks import RangeState, RangeWindow
 from causeway_proofs.substrate import EMPTY_ROOT, numbers_column, to_limbs
 from causeway_proofs.xdm import LEAVES, RECEIPTS
 
-from causeway.core.arrow_types import BINARY, UINT32, UINT64, required_schema
 from causeway.core.frame import Frame, empty_frame
-from causeway.protocols.contract import View
+from causeway.protocols.contract import BYTES, UINT32, UINT64, View, table_schema
 from causeway.protocols.shared.digests import digests, fixed_column, list_digests
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.consensus.bundles import InvalidBundle, encode_bundle, fraudulent_receipts
@@ -83,9 +82,7 @@ def heights_frame(spans: Sequence[tuple[int, int, int]]) -> Frame:
     return Frame({**frame, "last": columns[:, 2].astype(np.uint64)}, len(spans))
 
 
-TAKEN_SCHEMA = required_schema(
-    chain=UINT32, domain=UINT32, number=UINT64, receipt=BINARY, executed=BINARY, operators=BINARY
-)
+TAKEN_SCHEMA = table_schema(chain=UINT32, domain=UINT32, number=UINT64, receipt=BYTES, executed=BYTES, operators=BYTES)
 """One row a receipt accepted by the consensus chain, of block ``number`` of ``domain``.
 
 ``executed`` is the honest receipt in place of a false one; the consensus chain learns it from the fraud proof.
