@@ -59,7 +59,7 @@ def log_file(lake: Path, table: str, height: int, chain: int, owner: str = "chai
     raise LookupError(f"{table}: nothing of {chain} at {height}")
 
 
-def altered(
+def alter_first(
     rows: pa.Table, column: str, where: Callable[[dict[str, Any]], bool], change: Callable[[Any], Any]
 ) -> pa.Table:
     """Return rows with a column changed in the first matching one."""
@@ -70,4 +70,4 @@ def altered(
     return rows.set_column(place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type))
 
 
-__all__ = ["altered", "log_file", "replace"]
+__all__ = ["alter_first", "log_file", "replace"]

@@ -51,7 +51,7 @@ def event(side: str, index: int, seconds: int, what: str, row: int) -> Row:
     return {**LANE, "index": index, **own, "stated_by": "test", "source_row": row}
 
 
-def named(found: AuditResult, check: str, verdict: str) -> list[Row]:
+def find_rows(found: AuditResult, check: str, verdict: str) -> list[Row]:
     rows = found.violations.to_pylist()
     return [row for row in rows if row["check"] == check and row["verdict"] == verdict]
 
@@ -67,16 +67,16 @@ def test_bridge_with_one_altered_and_five_premature_messages(recordings: Recordi
     found = bridged(rows)
     lane = found.lanes.to_pylist()[0]
     assert (lane["sent"], lane["received"], lane["matched"], lane["missing"]) == (11_410, 11_417, 11_409, 20)
-    assert [(row["index"], row["reason"]) for row in named(found, "authenticity", "violated")] == [
+    assert [(row["index"], row["reason"]) for row in find_rows(found, "authenticity", "violated")] == [
         (11_367, "content_differs")
     ]
-    unmatched = named(found, "authenticity", "unknown")
+    unmatched = find_rows(found, "authenticity", "unknown")
     assert [row["index"] for row in unmatched] == [2164, 2194, 2201, 2203, 2206, 2208, 2216]
     assert {row["reason"] for row in unmatched} == {"missing_in_sequence"}
-    assert [(row["index"], row["reason"]) for row in named(found, "exactly_once", "unknown")] == [
+    assert [(row["index"], row["reason"]) for row in find_rows(found, "exactly_once", "unknown")] == [
         (11_367, "not_received")
     ]
-    assert len(named(found, "finality", "violated")) == 5
+    assert len(find_rows(found, "finality", "violated")) == 5
     verdicts = {name: check.verdict for name, check in found.checks.items() if check.examined}
     assert verdicts == {
         **dict.fromkeys(("authenticity", "finality"), Verdict.FAILED),
@@ -107,10 +107,10 @@ def test_attack_names_forged_messages_and_no_honest_one() -> None:
         forged.add(add("recv", index, 200_000, "never sent"))
     found = bridged(rows)
     assert len(forged) > 500 and len(again) > 5
-    assert {row["source_row"] for row in named(found, "authenticity", "violated")} == forged
-    twice = {row["source_row"] for row in named(found, "exactly_once", "violated")}
+    assert {row["source_row"] for row in find_rows(found, "authenticity", "violated")} == forged
+    twice = {row["source_row"] for row in find_rows(found, "exactly_once", "violated")}
     assert again <= twice <= again | forged
-    assert not named(found, "finality", "violated") and found.checks["causality"].verdict == "PASSED"
+    assert not find_rows(found, "finality", "violated") and found.checks["causality"].verdict == "PASSED"
     assert not found.checks["exactly_once"].unknown and not found.checks["authenticity"].unknown
 
 
@@ -158,7 +158,7 @@ def test_one_sided_packets_are_in_order_and_gaps_are_missing_input(recordings: R
         for name in ("oldest_open", "oldest_unacknowledged"):
             assert lane[name] == (None if pd.isna(expected) else expected), lane
     assert (total["missing_runs_inside_windows"], total["missing_runs"]) == (44, 109)
-    inside = [row for row in named(found, "gaps", "unknown") if row["reason"] == "missing_inside_window"]
+    inside = [row for row in find_rows(found, "gaps", "unknown") if row["reason"] == "missing_inside_window"]
     assert (len(inside), sum(row["magnitude"] for row in inside)) == (44, 99)
     assert found.holds and all(found.completeness["one_sided"].to_pylist())
 
@@ -198,6 +198,6 @@ def test_journeys_received_twice_or_received_after_a_timeout(recordings: Recordi
     twice = {**receipts[0], "time": receipts[0]["time"] + 1, "height": receipts[0]["height"] + 1, "source_row": 100}
     late = {**receipts[1], "event": "observed", "detail": "timeout", "source_row": 101}
     found = audited(table([*rows, twice, late], LEDGER_SCHEMA), [], [])
-    assert [row["source_row"] for row in named(found, "exactly_once", "violated")] == [100]
-    reasons = {row["reason"]: row["message_id"] for row in named(found, "exactly_once", "unknown")}
+    assert [row["source_row"] for row in find_rows(found, "exactly_once", "violated")] == [100]
+    reasons = {row["reason"]: row["message_id"] for row in find_rows(found, "exactly_once", "unknown")}
     assert reasons["timeout_observed_and_received"] == receipts[1]["message_id"]

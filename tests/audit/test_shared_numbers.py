@@ -18,7 +18,7 @@ from tests.support.properties.audit_ledgers import Case, compare, content
 Row = dict[str, Any]
 
 
-def sent(index: int, destination: str | None, source: str = "a", lane: str = "mailbox") -> Row:
+def sent_row(index: int, destination: str | None, source: str = "a", lane: str = "mailbox") -> Row:
     place = {"chain": source, "height": index % 2**40, "time": index % 2**40, "kind": "request", "event": "sent"}
     return {"protocol": "p", "source": source, "destination": destination, "lane": lane, "index": index, **place,
             "payload_hash": content(index % 200)}  # fmt: skip
@@ -41,7 +41,7 @@ def missing(found: AuditResult) -> dict[tuple[str, int, int], str | None]:
 def test_indices_missing_on_one_lane_are_found_on_another(first: int) -> None:
     random = Random(first)
     lost = {first + 7, first + 40, first + 41}
-    case = ledger([sent(n, random.choice("bcd")) for n in range(first, first + 80) if n not in lost])
+    case = ledger([sent_row(n, random.choice("bcd")) for n in range(first, first + 80) if n not in lost])
     for buckets, cut in ((1, 100_000), (3, 2)):
         with patch.object(parts, "PART_ROWS", cut):
             found = case.audit(buckets)
@@ -55,7 +55,7 @@ def test_indices_missing_on_one_lane_are_found_on_another(first: int) -> None:
 
 
 def test_no_index_is_missing_if_all_lanes_together_have_it() -> None:
-    found = ledger([sent(n, "bcd"[n % 3]) for n in range(60)]).audit()
+    found = ledger([sent_row(n, "bcd"[n % 3]) for n in range(60)]).audit()
     assert not missing(found) and found.checks["gaps"].verdict == "PASSED"
     assert found.lanes.num_rows == 3 and not any(found.lanes["missing"].to_pylist())
 
@@ -63,15 +63,15 @@ def test_no_index_is_missing_if_all_lanes_together_have_it() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        [sent(n, "c") for n in (5, 6, 8)],  # an index shared by both
-        [sent(n, "c") for n in (1000, 1001, 1003)],  # together they would lack more
-        [sent(n, "c", lane="other") for n in (4, 5, 7)],
-        [sent(n, "c", source="b") for n in (4, 5, 7)],
+        [sent_row(n, "c") for n in (5, 6, 8)],  # an index shared by both
+        [sent_row(n, "c") for n in (1000, 1001, 1003)],  # together they would lack more
+        [sent_row(n, "c", lane="other") for n in (4, 5, 7)],
+        [sent_row(n, "c", source="b") for n in (4, 5, 7)],
     ],
     ids=["overlap", "apart", "lane", "source"],
 )
 def test_separately_numbered_lanes_stay_separate(other: list[Row]) -> None:
-    case = ledger([sent(n, "b") for n in (1, 2, 3, 6)] + other)
+    case = ledger([sent_row(n, "b") for n in (1, 2, 3, 6)] + other)
     found = case.audit()
     compare(case, found)
     assert {reason for reason, _, _ in missing(found)} <= set(lane_order.REPLACED_REASONS) and (
@@ -80,13 +80,13 @@ def test_separately_numbered_lanes_stay_separate(other: list[Row]) -> None:
 
 
 def test_only_numbered_lanes_share_their_indices() -> None:
-    rows = [sent(n, "bc"[n % 2]) for n in range(10)]
+    rows = [sent_row(n, "bc"[n % 2]) for n in range(10)]
     found = ledger(rows, {"destination": "b", "promise": "numbered"}).audit()
     assert set(missing(found).values()) == {"b"} and len(missing(found)) == 4
 
 
 def test_lane_without_a_destination_shares_indices() -> None:
-    case = ledger([sent(n, (None, "b", "c")[n % 3]) for n in range(30) if n != 10])
+    case = ledger([sent_row(n, (None, "b", "c")[n % 3]) for n in range(30) if n != 10])
     found = case.audit(2)
     compare(case, found)
     assert missing(found) == {("missing_on_all_lanes", 10, 1): None}
@@ -96,5 +96,5 @@ def test_lane_without_a_destination_shares_indices() -> None:
 
 def test_lanes_are_checked_separately_above_the_index_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_order, "MAX_INDICES", 59)
-    found = ledger([sent(n, "bc"[n % 2]) for n in range(60)]).audit()
+    found = ledger([sent_row(n, "bc"[n % 2]) for n in range(60)]).audit()
     assert len(missing(found)) == 58

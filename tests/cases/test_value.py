@@ -9,7 +9,7 @@ from tests.cases.recorded import MAPPING, NUMBERED, TOGETHER, Case, Judge, Row
 CONSERVED = MAPPING + TOGETHER + NUMBERED + '[[promises]]\npromise = "conserved"\n'
 
 
-def moved(*amounts: tuple[str, int, str, int]) -> list[Row]:
+def transfer_rows(*amounts: tuple[str, int, str, int]) -> list[Row]:
     """Messages sent with one asset and amount and received with another."""
     rows: list[Row] = []
     for n, (asset, amount, other, came) in enumerate(amounts, start=1):
@@ -21,11 +21,13 @@ def moved(*amounts: tuple[str, int, str, int]) -> list[Row]:
 
 
 CASES = {
-    "what was sent is received": Case("PASSED", 0, {}, moved(("usdc", 100, "usdc", 100)), mapping=CONSERVED),
+    "what was sent is received": Case("PASSED", 0, {}, transfer_rows(("usdc", 100, "usdc", 100)), mapping=CONSERVED),
     "a fee, another asset, mistaken decimals": Case(
         "FAILED: 3 violations of conservation", 1,
         {"conservation": {"less_received": 1, "asset_differs": 1, "more_received": 1}},
-        moved(("usdc", 10_000, "usdc", 9_940), ("usdc", 5_000, "USDC.e", 4_997), ("usdc", 100, "usdc", 100 * 10**6)),
+        transfer_rows(
+            ("usdc", 10_000, "usdc", 9_940), ("usdc", 5_000, "USDC.e", 4_997), ("usdc", 100, "usdc", 100 * 10**6)
+        ),
         mapping=CONSERVED,
     ),
 }  # fmt: skip

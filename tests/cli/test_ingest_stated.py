@@ -66,7 +66,7 @@ def take(folder: Path, text: str, name: str = "a.csv", mapping: str = MAPPING, b
     )
 
 
-def stated(folder: Path, table: str) -> list[dict[str, Any]]:
+def ingested_rows(folder: Path, table: str) -> list[dict[str, Any]]:
     ledger = open_ledger(str(folder / "ledger"))
     assert ledger.files("ledger") or table != "ledger"
     rows = pa.concat_tables([ledger.rows(bucket, table=table) for bucket in range(ledger.buckets)]).to_pylist()
@@ -79,12 +79,12 @@ def test_record_may_be_an_event_and_a_watermark(tmp_path: Path, buckets: int) ->
     assert (done.rows, done.watermarks, done.headers, done.movements) == (1, 2, 2, 0)
     assert (done.taken, done.quarantined) == (4, {"missing": 2})
     of_lane = ("lane", "chain", "height", "name", "value", "status", "stated_by", "source_row")
-    assert [tuple(row[name] for name in of_lane) for row in stated(tmp_path, "watermarks")] == [
+    assert [tuple(row[name] for name in of_lane) for row in ingested_rows(tmp_path, "watermarks")] == [
         ("1", "A", 10, "sent", 7, None, "relay", 1),
         ("1", "A", 11, "sent", 9, None, "relay", 2),
     ]
     of_block = ("chain", "height", "hash", "parent", "root", "status")
-    assert [tuple(row[name] for name in of_block) for row in stated(tmp_path, "headers")] == [
+    assert [tuple(row[name] for name in of_block) for row in ingested_rows(tmp_path, "headers")] == [
         ("B", 3, "c", "b", None, None),
         ("B", 5, "e", "d", None, None),
     ]

@@ -26,7 +26,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(lake_of(tmp_path_factory.mktemp("shapes"), SCENARIO))
 
 
-def put(lake: Path, file: str, change: Callable[[dict[str, Any]], None]) -> bytes:
+def rewrite_file(lake: Path, file: str, change: Callable[[dict[str, Any]], None]) -> bytes:
     """Change the content of a file, seal it, and return the former content."""
     before = (lake / file).read_bytes()
     content = decoded(before)
@@ -36,7 +36,7 @@ def put(lake: Path, file: str, change: Callable[[dict[str, Any]], None]) -> byte
     return before
 
 
-def said(lake: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def check_report(lake: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Run a command, and require that it reports the corruption in a few lines if it detects it."""
     capsys.readouterr()
     code = execute([command, str(lake)], build_app, "causeway")
@@ -51,11 +51,11 @@ def said(lake: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_manifest_of_another_shape_is_corrupted(lake: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     for other in OTHERS:
         head = (lake / "head").read_bytes()
-        before = put(lake, MANIFEST, lambda found, other=other: found.update({name: other}))  # type: ignore[misc]
+        before = rewrite_file(lake, MANIFEST, lambda found, other=other: found.update({name: other}))  # type: ignore[misc]
         digest = decoded((lake / MANIFEST).read_bytes())["digest"]
         (lake / "head").write_bytes(LakeHead(**{**LakeHead.of(head).__dict__, "manifest": digest}).content())
         for command in ("check", "vacuum"):
-            said(lake, command, capsys)
+            check_report(lake, command, capsys)
         (lake / MANIFEST).write_bytes(before)
         (lake / "head").write_bytes(head)
     assert execute(["check", str(lake)], build_app, "causeway") == 0
@@ -68,7 +68,7 @@ def places(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(node[key], (*above, key))
 
 
-def changed(content: dict[str, Any], place: tuple[Any, ...], other: Any) -> None:
+def replace_value(content: dict[str, Any], place: tuple[Any, ...], other: Any) -> None:
     """Replace the value at a path, or remove the values at ``places``."""
     node: Any = content
     for step in place[:-1]:
@@ -87,10 +87,10 @@ def test_lake_file_of_another_shape_is_corrupted(
     content = (lake / "lake.json").read_bytes()
     place = data.draw(strategies.sampled_from([*places(decoded(content))]))
     other = data.draw(strategies.sampled_from([places, 7, [], {}, *OTHERS]))
-    put(lake, "lake.json", lambda found: changed(found, place, other))
+    rewrite_file(lake, "lake.json", lambda found: replace_value(found, place, other))
     try:
         for command in ("audit", "vacuum"):
-            said(lake, command, capsys)
+            check_report(lake, command, capsys)
     finally:
         (lake / "lake.json").write_bytes(content)
 
@@ -114,7 +114,7 @@ def test_lake_file_of_another_shape_is_corrupted(
 def test_lake_file_errors_name_the_problem(
     lake: Path, place: tuple[Any, ...], other: Any, wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = put(lake, "lake.json", lambda found: changed(found, place, other))
+    before = rewrite_file(lake, "lake.json", lambda found: replace_value(found, place, other))
     assert execute(["audit", str(lake)], build_app, "causeway") == BAD_INPUT
     (lake / "lake.json").write_bytes(before)
     error = capsys.readouterr().err
@@ -128,12 +128,12 @@ def test_out_of_range_heights_cost_nothing(lake: Path, capsys: pytest.CaptureFix
     stray = lake / "manifests" / "9999999999.json"
     stray.write_bytes((lake / MANIFEST).read_bytes())
     for command in ("check", "audit", "vacuum"):
-        said(lake, command, capsys)
+        check_report(lake, command, capsys)
     stray.unlink()
-    before = put(lake, MANIFEST, lambda found: found["heights"].update(first=2**62))
+    before = rewrite_file(lake, MANIFEST, lambda found: found["heights"].update(first=2**62))
     digest = decoded((lake / MANIFEST).read_bytes())["digest"]
     (lake / "head").write_bytes(LakeHead(**{**LakeHead.of(head).__dict__, "manifest": digest}).content())
     for command in ("check", "audit", "vacuum"):
-        said(lake, command, capsys)
+        check_report(lake, command, capsys)
     (lake / MANIFEST).write_bytes(before)
     (lake / "head").write_bytes(head)

@@ -20,8 +20,8 @@ from causeway.explorer.app import Explorer
 from causeway.network.network import LakeNetwork
 from causeway.report.data import report_data
 from causeway.report.sections import report_page
-from tests.faces.explored import looked_at, network_lake
-from tests.faces.ledgers import BEGIN, SECOND, both_ends, stored
+from tests.faces.explored import network_lake, open_live
+from tests.faces.ledgers import BEGIN, SECOND, both_ends, store_ledger
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -37,7 +37,7 @@ def faulty(folder: Path) -> str:
         for row, reason in enumerate(("not_a_number", "not_a_number", "missing"))
     ]
     windows = [{"chain": "x", "first_time": BEGIN * SECOND, "last_time": (BEGIN + 40) * SECOND}]
-    return stored(folder, rows, windows, [{"promise": "numbered"}], aside)
+    return store_ledger(folder, rows, windows, [{"promise": "numbered"}], aside)
 
 
 def example(folder: Path) -> str:
@@ -51,7 +51,7 @@ def example(folder: Path) -> str:
 
 def pages_of(place: str, *paths: str) -> list[str]:
     """Return pages of the explorer as text."""
-    live = looked_at(place)
+    live = open_live(place)
 
     async def asked() -> list[str]:
         transport = httpx.ASGITransport(Explorer(live).application())
@@ -83,7 +83,7 @@ def states_of(page: str) -> list[str]:
     return [*strip, *cards, *text_of(page, r'<ul class="notices">.*?</ul>')]
 
 
-@pytest.mark.parametrize("made", [faulty, example, network_lake, lambda folder: stored(folder, [])])
+@pytest.mark.parametrize("made", [faulty, example, network_lake, lambda folder: store_ledger(folder, [])])
 def test_faces_agree_on_verdict_and_counts(
     made: Callable[[Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,7 @@ MOVES = '[[moves]]\ntick = 2\nprogram = "caller"\nchain = "C"\n'
 HALT = '[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\n'
 
 
-def ran(folder: Path, more: str = "", ticks: int | None = None, script: str = SCRIPT) -> tuple[RunFigures, str]:
+def run_network(folder: Path, more: str = "", ticks: int | None = None, script: str = SCRIPT) -> tuple[RunFigures, str]:
     """Run a network; return its outcome, and the printed text."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "s.toml").write_text(CHAINS + PROGRAMS + more + script)
@@ -42,7 +42,7 @@ def ran(folder: Path, more: str = "", ticks: int | None = None, script: str = SC
         net.run(ticks)
         with summarize_run(net.lake) as (_, summary):
             found = outcome(summary, finished=net.is_finished)
-    return found, said(found)
+    return found, render_outcome(found)
 
 
 def outcome(summary: RunSummary, **changed: Any) -> RunFigures:
@@ -51,7 +51,7 @@ def outcome(summary: RunSummary, **changed: Any) -> RunFigures:
     return RunFigures(**figures, summary=summary, processor_seconds=0.0, lake=None, **changed)
 
 
-def said(found: RunFigures) -> str:
+def render_outcome(found: RunFigures) -> str:
     console = Console(file=io.StringIO(), width=200)
     show_outcome(found, console)
     file: Any = console.file
@@ -60,7 +60,7 @@ def said(found: RunFigures) -> str:
 
 
 def test_run_that_delivers_all_messages_passes(tmp_path: Path) -> None:
-    found, text = ran(tmp_path)
+    found, text = run_network(tmp_path)
     assert found.exit_code == OK and found.finished and not found.stalled
     assert "PASSED. All calls have completed.\n" in text
     counts = found.as_json()
@@ -68,12 +68,12 @@ def test_run_that_delivers_all_messages_passes(tmp_path: Path) -> None:
     assert (counts["verdict"], counts["holds"]) == ("PASSED", True)
     waited = replace(found, routed=6, seconds={"run": 30.0, "setup": 12.34, "summary": 5.0})
     line = "6 messages between chains in 30.0 s, 0 per second. Start 12.3 s, summary 5.0 s. Peak memory 0 bytes."
-    assert line in said(waited)
-    assert "6 messages between chains, 2 in this run in" in said(replace(waited, routed=2, whole=False))
+    assert line in render_outcome(waited)
+    assert "6 messages between chains, 2 in this run in" in render_outcome(replace(waited, routed=2, whole=False))
 
 
 def test_run_that_loses_messages_fails_and_names_the_first(tmp_path: Path) -> None:
-    found, text = ran(tmp_path, MOVES)
+    found, text = run_network(tmp_path, MOVES)
     assert found.exit_code == FAILED
     assert "FAILED: 3 violations of delivery" in text and "  delivery: first " in text
     assert f"will never be answered: {drop_causes(found)}" in text
@@ -85,7 +85,7 @@ def test_run_and_calls_report_equal_causes_that_sum_to_the_dropped_calls(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = SCRIPT.replace("}]", '}, { tick = 1, to = "caller", call = { receiver = "echo" } }]')
-    found, _ = ran(tmp_path, '[[changes]]\ntick = 2\nremove = ["caller"]\n' + script, script="")
+    found, _ = run_network(tmp_path, '[[changes]]\ntick = 2\nremove = ["caller"]\n' + script, script="")
     counts = found.as_json()
     assert counts["dropped"] == sum(counts["dropped_because"].values()) > 0
     assert "receiver_mismatch" in counts["dropped_because"], "the cause of a dropped answer"
@@ -98,7 +98,7 @@ def test_run_and_calls_report_equal_causes_that_sum_to_the_dropped_calls(
 def test_messages_to_a_halted_chain_are_pending_until_the_network_is_idle(
     tmp_path: Path, ticks: int | None, code: int, end: str
 ) -> None:
-    found, text = ran(tmp_path, HALT, ticks)
+    found, text = run_network(tmp_path, HALT, ticks)
     assert (found.exit_code, found.stalled) == (code, code == FAILED)
     assert end in text
     assert ("FAILED: 3 violations of delivery" in text) is (code == FAILED)
@@ -106,7 +106,7 @@ def test_messages_to_a_halted_chain_are_pending_until_the_network_is_idle(
 
 def test_run_verdict_equals_the_audit_of_the_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, more in (("well", ""), ("moved", MOVES)):
-        found, _ = ran(tmp_path / name, more)
+        found, _ = run_network(tmp_path / name, more)
         code = execute(["audit", str(tmp_path / name / "lake"), "--json"], build_app, "causeway")
         audit = json.loads(capsys.readouterr().out)
         plain = found.as_json()
@@ -129,14 +129,14 @@ def test_run_without_messages_completes(tmp_path: Path) -> None:
                 summary.audit, checks={name: replace(each, examined=0) for name, each in summary.audit.checks.items()}
             )
             found = outcome(replace(summary, audit=nothing))
-    assert found.exit_code == OK and "NOT APPLICABLE: nothing was examined" in said(found)
+    assert found.exit_code == OK and "NOT APPLICABLE: nothing was examined" in render_outcome(found)
 
 
 def test_stopped_chain_is_named(tmp_path: Path) -> None:
-    found, _ = ran(tmp_path)
+    found, _ = run_network(tmp_path)
     found = replace(found, stopped=(StoppedChain("left", 7, "IndexOverflow"),))
     assert found.as_json()["stopped_chains"] == [{"chain": "left", "height": 7, "cause": "IndexOverflow"}]
-    assert "left stopped at height 7: it violated an invariant (IndexOverflow)." in said(found)
+    assert "left stopped at height 7: it violated an invariant (IndexOverflow)." in render_outcome(found)
 
 
 HALTED_AND_TAKEN_BACK = """
@@ -199,7 +199,7 @@ def test_subnet_halted_at_creation_has_one_root_per_height(tmp_path: Path) -> No
 
 
 def test_relayer_name_cannot_control_the_terminal(tmp_path: Path) -> None:
-    found, _ = ran(tmp_path)
+    found, _ = run_network(tmp_path)
     lines = ["Relayer [x]\nPASSED\x1b[8m: 1 of 1 messages took effect."]
-    text = said(replace(found, carriers=CarrierSummary({}, lines)))
+    text = render_outcome(replace(found, carriers=CarrierSummary({}, lines)))
     assert "Relayer [x]\\nPASSED\\x1b[8m: 1 of 1 messages took effect.\n" in text

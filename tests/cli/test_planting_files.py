@@ -20,7 +20,7 @@ from causeway.cli.app import build_app
 from causeway.cli.shell import FAILED, OK, execute
 from causeway.storage.lake import Lake
 from tests.chance_lakes import chance_lake
-from tests.ledger.test_planting_lakes import derived
+from tests.ledger.test_planting_lakes import derive_case
 from tests.planting.judging import LIMIT, named
 from tests.planting.traffic import Named, Traffic, key_of
 from tests.resealed import replace
@@ -111,28 +111,28 @@ SLOW = [
 
 
 @pytest.fixture(scope="module", params=SLOW)
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Case]:
+def honest_lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Case]:
     """An honest lake, and its ledger."""
     lake = chance_lake(tmp_path_factory.mktemp("lake"), request.param, SEEDS[request.param])
-    return lake, derived(lake)
+    return lake, derive_case(lake)
 
 
-def test_lake_without_planted_violations_passes(made: tuple[str, Case]) -> None:
-    lake, honest = made
+def test_lake_without_planted_violations_passes(honest_lake: tuple[str, Case]) -> None:
+    lake, honest = honest_lake
     assert not named(honest.audit(1, LIMIT), "violated")
     assert execute(["audit", lake], build_app, "causeway") == OK
 
 
 @pytest.mark.parametrize("kind", [twice, early, unsent])
 def test_violations_planted_in_files_are_named_and_fail_the_command(
-    made: tuple[str, Case], kind: Any, tmp_path: Path
+    honest_lake: tuple[str, Case], kind: Any, tmp_path: Path
 ) -> None:
     random = Random(kind.__name__)
-    honest, lake = made[1], str(tmp_path / "lake")
-    shutil.copytree(made[0], lake)
+    honest, lake = honest_lake[1], str(tmp_path / "lake")
+    shutil.copytree(honest_lake[0], lake)
     message = plant_in_files(lake, honest, kind, random)
     assert message is not None
-    violated: set[Named] = named(derived(lake).audit(1, LIMIT), "violated")
+    violated: set[Named] = named(derive_case(lake).audit(1, LIMIT), "violated")
     own = {each for each in violated if each[3:] == (message.lane, key_of(message))}
     assert {each[2] for each in own} & REASONS[kind.__name__]
     ids = {row["message_id"] for row in message.rows} | {row["answers"] for row in message.rows}
@@ -157,10 +157,10 @@ def larger(rows: pa.Table, place: int) -> pa.Table:
 @pytest.mark.parametrize(("end", "edit"), [("from", larger), ("to", without)])
 def test_value_not_sent_by_its_chain_is_named(end: str, edit: Edit, tmp_path: Path) -> None:
     lake = chance_lake(tmp_path, "xdm", SEEDS["xdm"])
-    moves = [row for row in derived(lake).value if row[end].startswith("abroad:") and row["amount"]]
+    moves = [row for row in derive_case(lake).value if row[end].startswith("abroad:") and row["amount"]]
     row = Random(end).choice(moves)
     assert rewrite(lake, row, edit)
     pair = tuple(sorted((row["chain"], row[end].removeprefix("abroad:"))))
     found = {("conservation", "violated", "more_came_than_left", (None, *pair, None), None)}
-    assert named(derived(lake).audit(3, LIMIT), "violated") == found
+    assert named(derive_case(lake).audit(3, LIMIT), "violated") == found
     assert execute(["audit", lake], build_app, "causeway") == FAILED

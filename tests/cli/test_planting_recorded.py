@@ -29,7 +29,7 @@ BRIDGE = SAID | CONTENT | {"early", "timed_out_too", "sent_overtakes"}
 PACKETS: set[str] = {"sent_again", "acknowledged_again", "sent_overtakes"}
 
 
-def ingested(kind: str, source: Path, folder: Path, most: int | None = None) -> Case:
+def ingest_recording(kind: str, source: Path, folder: Path, most: int | None = None) -> Case:
     """The ledger of a file; with ``most`` without lanes with more rows."""
     lake = str(folder / "ledger")
     assert execute(["ingest", kind, str(source), "--lake", lake], build_app, "causeway") == OK
@@ -53,7 +53,7 @@ def test_violations_planted_in_recorded_traffic_are_named(
     kind: str, recording: str, rows: int | None, some: set[str], recordings: Recordings, tmp_path: Path
 ) -> None:
     random = Random(kind)
-    recorded = ingested(kind, getattr(recordings, recording), tmp_path, rows)
+    recorded = ingest_recording(kind, getattr(recordings, recording), tmp_path, rows)
     before = named(recorded.audit(4, LIMIT), "violated")
     made = plant_all(recorded, random)
     assert {one.kind for _, planted in made for one in planted} >= some

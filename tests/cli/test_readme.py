@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re
 MEASURED = re.compile(r"[\d,.]+ s\b|[\d,]+ (?=messages per second|per second)|(?<=eak memory ).+|(?<=file://).+")
 
 
-def masked(text: str) -> list[str]:
+def mask_lines(text: str) -> list[str]:
     """Return lines without the parts that differ from run to run."""
     return [MEASURED.sub("#", line.rstrip()) for line in text.splitlines()]
 
@@ -48,8 +48,8 @@ def test_demo_ends_as_the_page_shows(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert code == 0, errors
     faults, rest = printed.split("Injected faults", 1)[1].split("\nExplore\n", 1)
     ending = f"Injected faults{faults}\nSummary\n{rest.split('Summary', 1)[1].lstrip()}"
-    shown = [line for line in masked(block("Injected faults")) if line]
-    assert [line.strip() for line in masked(ending) if line] == [line.strip() for line in shown]
+    shown = [line for line in mask_lines(block("Injected faults")) if line]
+    assert [line.strip() for line in mask_lines(ending) if line] == [line.strip() for line in shown]
 
 
 def test_auction_prints_the_output_of_the_page(run: Run, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_auction_prints_the_output_of_the_page(run: Run, tmp_path: Path) -> None
     ):
         code, printed, errors = run(*arguments, *more)
         assert code == 0, errors
-        assert masked(printed) == masked(shown)
+        assert mask_lines(printed) == mask_lines(shown)
 
 
 def test_bridge_audit_prints_the_output_of_the_page(run: Run, tmp_path: Path, recordings: Recordings) -> None:

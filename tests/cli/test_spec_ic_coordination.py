@@ -38,14 +38,14 @@ def batch(number: int, *ingress: ic.Ingress) -> ic.Batch:
     return ic.Batch(number, 1, payload, requires_full_state_hash=full, time_ns=number * 200)
 
 
-def done(before: ic.StateManager, b: ic.Batch) -> ic.StateManager:
+def process_batch(before: ic.StateManager, b: ic.Batch) -> ic.StateManager:
     result = ic.process_batch(before, b, {1: REGISTRY}, certifies, OPTIONS, 0, SECTIONS)
     assert not isinstance(result, ic.Ignored)
     return result[0]
 
 
 def test_states_exist_from_commit_until_removal() -> None:
-    now = done(done(manager(), batch(1)), batch(2))
+    now = process_batch(process_batch(manager(), batch(1)), batch(2))
     assert now.take_tip_at(2) is now.get_state_at(2)
     assert now.get_state_at(1).number == 1
     with pytest.raises(ic.StateRemoved):
@@ -56,11 +56,11 @@ def test_states_exist_from_commit_until_removal() -> None:
     now = now.remove_below(2)
     with pytest.raises(ic.StateRemoved):
         now.get_state_at(1)
-    assert now.trees[1].root == done(manager(), batch(1)).trees[1].root, "what was signed stays signed"
+    assert now.trees[1].root == process_batch(manager(), batch(1)).trees[1].root, "what was signed stays signed"
 
 
 def test_every_height_commits_to_its_predecessor() -> None:
-    now = done(done(done(manager(), batch(1)), batch(2)), batch(3))
+    now = process_batch(process_batch(process_batch(manager(), batch(1)), batch(2)), batch(3))
     for height in (1, 2, 3):
         tree = now.trees[height].tree
         assert tree[b"metadata"] == {b"height": bytes([height]), b"prev_state_hash": now.trees[height - 1].root}
@@ -72,7 +72,7 @@ def test_every_height_commits_to_its_predecessor() -> None:
 
 
 def test_hazard_31_batch_of_an_existing_state_is_ignored() -> None:
-    now = done(manager(), batch(1))
+    now = process_batch(manager(), batch(1))
     for number in (0, 1):
         found = ic.process_batch(now, batch(number), {1: REGISTRY}, certifies, OPTIONS)
         assert found == ic.Ignored(expected=2, actual=number)
@@ -82,10 +82,10 @@ def test_hazard_31_batch_of_an_existing_state_is_ignored() -> None:
 
 def test_hazard_32_equal_batches_have_equal_roots() -> None:
     set_it = ic.Ingress("u", 1, "set", b"digest")
-    roots = [done(manager(), batch(1, set_it)).trees[1].root for _ in range(2)]
+    roots = [process_batch(manager(), batch(1, set_it)).trees[1].root for _ in range(2)]
     others = [
-        done(manager(), batch(1)).trees[1].root,
-        done(manager(), replace(batch(1, set_it), time_ns=1)).trees[1].root,
+        process_batch(manager(), batch(1)).trees[1].root,
+        process_batch(manager(), replace(batch(1, set_it), time_ns=1)).trees[1].root,
     ]
     assert guarantees.g12_agreement([(1, 1, root) for root in roots]) == []
     for other in others:
@@ -98,7 +98,7 @@ def test_certified_data_is_the_last_value_and_migrates() -> None:
         ic.Ingress("u", 1, "set", bytes(33)),
         ic.Ingress("u", 1, "raise", b""),
     )
-    state = done(manager(), batch(1, set_it, too_long, fails)).get_state_at(1)
+    state = process_batch(manager(), batch(1, set_it, too_long, fails)).get_state_at(1)
     assert state.certified_data == {1: b"digest"}
     moved = ic.move_canisters({1: state, 2: ic.genesis(2, {}, {})}, REGISTRY, REGISTRY.with_moved(1, 2, 2))
     assert [moved[subnet].certified_data for subnet in (1, 2)] == [{}, {1: b"digest"}]
@@ -158,20 +158,27 @@ def included(height: int, first: int | None, end: int | None, chain: int = 2) ->
     return ic.Event("received", chain, height, "control", remote=1, via="xnet", detail=(((), 1, 9, 1, first, end),))
 
 
-def judged(height: int, index: int) -> ic.Event:
+def received_event(height: int, index: int) -> ic.Event:
     return ic.Event("received", 2, height, "request", ("q", 1, index), 1, 2, 0, 1, (), index, index, "xnet")
 
 
 def test_g13_detects_discontinuous_slices() -> None:
-    honest = [included(1, 1, 3), judged(1, 1), judged(1, 2), included(2, None, None), included(3, 3, 4), judged(3, 3)]
+    honest = [
+        included(1, 1, 3),
+        received_event(1, 1),
+        received_event(1, 2),
+        included(2, None, None),
+        included(3, 3, 4),
+        received_event(3, 3),
+    ]
     assert guarantees.g13_alignment(honest, OPTIONS) == []
     for wrong in (
-        [included(1, 2, 3), judged(1, 2)],
-        [*honest, included(4, 3, 4), judged(4, 3)],
-        [*honest, included(4, 5, 6), judged(4, 5)],
+        [included(1, 2, 3), received_event(1, 2)],
+        [*honest, included(4, 3, 4), received_event(4, 3)],
+        [*honest, included(4, 5, 6), received_event(4, 5)],
         honest[:-1],
-        [*honest, judged(4, 4)],
-        [*honest[:-1], judged(4, 3)],
+        [*honest, received_event(4, 4)],
+        [*honest[:-1], received_event(4, 3)],
     ):
         assert guarantees.g13_alignment(wrong, OPTIONS)
 

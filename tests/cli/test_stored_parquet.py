@@ -27,7 +27,7 @@ traffic.send = [{ tick = 0, to = "asks", call = { receiver = "says", method = "e
 """
 
 
-def written(table: pa.Table, times: int = 1, **options: Any) -> bytes:
+def write_parquet(table: pa.Table, times: int = 1, **options: Any) -> bytes:
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
         for _ in range(times):
@@ -35,7 +35,7 @@ def written(table: pa.Table, times: int = 1, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-def opened(content: bytes) -> StoredParquet:
+def open_parquet(content: bytes) -> StoredParquet:
     return StoredParquet("log/events.parquet", pa.BufferReader(content), len(content))
 
 
@@ -51,38 +51,38 @@ GARBAGE = {
 @pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
 def test_non_parquet_file_is_named(content: bytes) -> None:
     with pytest.raises(FileDamaged, match=r"^log/events.parquet has another content than it can have: "):
-        opened(content)
+        open_parquet(content)
 
 
 def test_memory_exhausting_file_is_not_read() -> None:
     many = pa.table({name: pa.repeat(pa.scalar(7, pa.uint64()), 1_000_000) for name in "abcd"})
     long = pa.table({"body": [bytes(40 << 20)]})
     lists = pa.table({"list": pa.array([[None] * 1_000_000])})
-    for content in (written(many, 20), written(long, 3, compression="zstd"), written(lists, 20)):
+    for content in (write_parquet(many, 20), write_parquet(long, 3, compression="zstd"), write_parquet(lists, 20)):
         assert len(content) < 400_000
         with pytest.raises(FileDamaged, match=r"has [0-9,]+ bytes, which would become [0-9,]+$"):
-            opened(content)
+            open_parquet(content)
 
 
 def test_written_tables_round_trip() -> None:
-    for file in (opened(written(ROWS)), opened(written(ROWS.slice(0, 0)))):
+    for file in (open_parquet(write_parquet(ROWS)), open_parquet(write_parquet(ROWS.slice(0, 0)))):
         assert file.read().num_rows == file.metadata.num_rows
         assert file.read_row_groups([0], ["height"]).column_names == ["height"]
         assert sum(batch.num_rows for batch in file.iter_batches(2, columns=["body"])) == file.metadata.num_rows
 
 
 def test_missing_column_is_named() -> None:
-    file = opened(written(ROWS))
+    file = open_parquet(write_parquet(ROWS))
     for read in (lambda: file.read(["kind"]), lambda: [*file.iter_batches(9, columns=["kind"])]):
         with pytest.raises(FileDamaged, match=r"^log/events.parquet has no column kind$"):
             read()
 
 
 def test_invalid_pages_are_named() -> None:
-    content = bytearray(written(ROWS, compression="none", use_dictionary=False))
+    content = bytearray(write_parquet(ROWS, compression="none", use_dictionary=False))
     content[4:40] = 36 * b"\xff"
     with pytest.raises(FileDamaged, match=r"^log/events.parquet has another content than it can have: "):
-        opened(bytes(content)).read()
+        open_parquet(bytes(content)).read()
 
 
 def test_check_names_a_state_of_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +124,9 @@ def test_check_and_state_name_unreadable_files(table: str, tmp_path: Path, capsy
     assert f"{path} is no regular file" in capsys.readouterr().out.replace("\n", " ")
 
 
-@pytest.mark.parametrize("content", [500 * b"x", written(ROWS.drop_columns("height"))], ids=["no Parquet", "no height"])
+@pytest.mark.parametrize(
+    "content", [500 * b"x", write_parquet(ROWS.drop_columns("height"))], ids=["no Parquet", "no height"]
+)
 def test_command_names_the_file(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = lake_of(tmp_path, SCENARIO)
     (path,) = (each for each in Lake.at(str(lake)).log_files("events", range(1, 2)))

@@ -27,7 +27,7 @@ class Mute(cw.Program):
         return b"ok" if request.method == "say" else None
 
 
-def made(protocol: cw.ProtocolName, seconds_per_tick: float = 1.0) -> cw.Network:
+def build_network(protocol: cw.ProtocolName, seconds_per_tick: float = 1.0) -> cw.Network:
     quick = {"archiving_depth": 1, "challenge_period": 1} if protocol == "xdm" else None
     programs = [cw.Deploy(Mute, chain="right")]
     return cw.Network(["left", "right"], programs, protocol=protocol, options=quick, seconds_per_tick=seconds_per_tick)
@@ -38,7 +38,7 @@ def made(protocol: cw.ProtocolName, seconds_per_tick: float = 1.0) -> cw.Network
     [(1.0, 60, 60), (6.0, 60, 10), (6.0, 61, 11), (0.1, 1.1, 11), (0.1, 0.3, 3), (2, 0, 0)],
 )
 def test_seconds_round_up_to_whole_ticks(length: float, seconds: float, ticks: int) -> None:
-    net = made("ibc", length)
+    net = build_network("ibc", length)
     assert net.advance(seconds) == ticks == net.now
     assert net.seconds == pytest.approx(ticks * length) and net.seconds >= seconds - 1e-9
 
@@ -60,7 +60,7 @@ def test_call_expires_after_the_seconds_of_its_timeout() -> None:
 
 @pytest.mark.parametrize("seconds", [-1, "1", True, None, float("nan"), float("inf"), 1e300])
 def test_invalid_seconds_are_refused(seconds: Any) -> None:
-    net = made("ic")
+    net = build_network("ic")
     with pytest.raises(cw.InvalidInput, match=r"^advance: "):
         net.advance(seconds)
     assert net.now == 0
@@ -84,7 +84,7 @@ def waits_until(net: cw.Network) -> None:
 @pytest.mark.parametrize("wait", [waits, waits_for_all, waits_until])
 def test_missing_event_is_reported_with_its_timeline(name: cw.ProtocolName, wait: Callable[[cw.Network], None]) -> None:
     with pytest.raises(cw.NoAnswer) as caught:
-        wait(made(name))
+        wait(build_network(name))
     error = caught.value
     lines = error.trace.splitlines()
     assert lines[0].split() == ["tick", "0", "left", "caller/left", "->", "mute", "keep()", "sent"]
@@ -95,7 +95,7 @@ def test_missing_event_is_reported_with_its_timeline(name: cw.ProtocolName, wait
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_filtered_table_equals_the_rows_of_the_full_table(name: cw.ProtocolName) -> None:
-    net = made(name)
+    net = build_network(name)
     for method, sender in itertools.product(("say", "fail", "keep"), ("caller/left", "caller/right")):
         net.call("mute", method, sender=sender)
         net.tick()
@@ -119,7 +119,7 @@ def test_filtered_table_equals_the_rows_of_the_full_table(name: cw.ProtocolName)
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_row_has_the_cause_of_a_failed_or_rejected_message(name: cw.ProtocolName) -> None:
-    net = made(name)
+    net = build_network(name)
     call = net.call("mute", "fail", sender="caller/left")
     call.wait()
     (request,), (answer,) = net.messages(kind="request", method="fail"), net.messages(kind="response")
@@ -128,7 +128,7 @@ def test_row_has_the_cause_of_a_failed_or_rejected_message(name: cw.ProtocolName
 
 
 def test_row_has_the_cause_of_a_lost_or_unqueued_message() -> None:
-    net = made("ic")
+    net = build_network("ic")
     net.call("mute", "say", sender="caller/left")
     net.tick()
     net.remove("mute")

@@ -59,7 +59,7 @@ payload_bytes = [16, 64]
 """
 
 
-def written(folder: Path, text: str = SCENARIO) -> str:
+def write_scenario(folder: Path, text: str = SCENARIO) -> str:
     path = folder / "scenario.toml"
     path.write_text(text)
     return str(path)
@@ -79,7 +79,7 @@ def compared(path: str, folder: Path, protocols: list[str], **overrides: str) ->
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
-    return compared(written(folder), folder, protocol_names()), folder
+    return compared(write_scenario(folder), folder, protocol_names()), folder
 
 
 def test_all_protocols_ingest_the_same_traffic_and_pass(four):
@@ -126,7 +126,7 @@ def test_figures_match_the_lakes(four, name):
 
 @pytest.mark.slow
 def test_proof_bytes_match_the_lakes(tmp_path):
-    comparison = compared(written(tmp_path), tmp_path, ["xdm", "icmp"], **{"network.commit_every": "1"})
+    comparison = compared(write_scenario(tmp_path), tmp_path, ["xdm", "icmp"], **{"network.commit_every": "1"})
     counted = {one.protocol: one.content["proof_bytes"] for one in comparison.columns}
     sql = duckdb.connect()
     for table in ("envelopes", "bases", "nodes"):
@@ -181,7 +181,7 @@ def test_comparison_is_independent_of_the_execution(four, tmp_path, executor, re
         request.getfixturevalue("spark")
         overrides["network.master"] = '"local[2]"'
         chosen = ["ic", "xdm"]
-    again = compared(written(tmp_path), tmp_path, chosen, **overrides).as_json()
+    again = compared(write_scenario(tmp_path), tmp_path, chosen, **overrides).as_json()
     first = four[0].as_json()
     assert again["traffic"] == first["traffic"]
     assert again["columns"] == {name: first["columns"][name] for name in chosen}
@@ -200,7 +200,7 @@ class Deaf(IcKernel):
 def test_protocol_that_ingests_less_traffic_is_detected(tmp_path):
     info = replace(find_protocol("ic"), name="deaf", kernel=f"{__name__}:Deaf")
     with register_protocol(info):
-        [one] = plan_runs(written(tmp_path), ["deaf"], {})
+        [one] = plan_runs(write_scenario(tmp_path), ["deaf"], {})
         with pytest.raises(
             IngressDiffers, match=r"deaf: its chains were given 26 messages of user 0 to program 0, .* received 21"
         ):
@@ -259,7 +259,7 @@ from = 2
 
 def test_user_messages_to_a_halted_chain_are_counted(tmp_path):
     """Every protocol refuses them: no block will include them."""
-    path = written(tmp_path, SCENARIO + HALTED)
+    path = write_scenario(tmp_path, SCENARIO + HALTED)
     found = compared(path, tmp_path, protocol_names(), **{"network.ticks": "30"}).as_json()
     ingress = {name: one["ingress"] for name, one in found["columns"].items()}
     assert ingress == {name: {"received": 38, "refused": 2, "waiting": 0} for name in protocol_names()}
@@ -272,7 +272,7 @@ def test_user_messages_to_a_halted_chain_are_counted(tmp_path):
 
 
 def test_internal_error_of_one_column_hides_no_other(tmp_path, capsys, monkeypatch):
-    path = written(tmp_path)
+    path = write_scenario(tmp_path)
     for one in plan_runs(path, ["ibc", "icmp"], {}):
         outcome, _ = execute_run(
             Path(path), dict(one.overrides), str(tmp_path / one.protocol), lambda ledger, summary: None
@@ -298,7 +298,7 @@ def test_internal_error_of_one_column_hides_no_other(tmp_path, capsys, monkeypat
 
 def test_each_protocol_has_its_own_options(tmp_path):
     text = SCENARIO.replace("[[chains]]", "[options]\nmax_signals = 5\n[[chains]]", 1)
-    path = written(tmp_path, SCENARIO.replace("[[chains]]", '[options]\nprofile = "deployed"\n[[chains]]', 1))
+    path = write_scenario(tmp_path, SCENARIO.replace("[[chains]]", '[options]\nprofile = "deployed"\n[[chains]]', 1))
     planned = {one.protocol: one for one in plan_runs(path, protocol_names(), {})}
     assert dict(planned["ic"].scenario.options) == {"profile": "deployed"}
     assert dict(planned["ibc"].scenario.options) == {}
@@ -306,7 +306,7 @@ def test_each_protocol_has_its_own_options(tmp_path):
     assert [name for name, one in planned.items() if one.note] == ["ibc", "icmp"]
     assert "[protocols.ibc]" in str(planned["ibc"].note)
     with pytest.raises(InvalidInput, match=r'protocols\.ipc: "ipc": no such protocol; did you mean ic?'):
-        plan_runs(written(tmp_path, text.replace("protocols.xdm", "protocols.ipc")), ["ic"], {})
+        plan_runs(write_scenario(tmp_path, text.replace("protocols.xdm", "protocols.ipc")), ["ic"], {})
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_each_protocol_has_its_own_options(tmp_path):
 )
 def test_wrong_option_is_refused_before_any_run(tmp_path, key, value, line):
     with pytest.raises(InvalidInput, match=line):
-        plan_runs(written(tmp_path), ["ic", "xdm"], {key: value})
+        plan_runs(write_scenario(tmp_path), ["ic", "xdm"], {key: value})
 
 
 def test_lake_is_refused_as_the_folder_of_lakes(four, capsys):
@@ -343,21 +343,21 @@ def test_lake_is_refused_as_the_folder_of_lakes(four, capsys):
     ],
 )
 def test_meaningless_options_are_refused(tmp_path, capsys, options, line):
-    file = written(tmp_path)
+    file = write_scenario(tmp_path)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", file, "--protocols", "ibc", *(each.format(file=file) for each in options)])
     assert capsys.readouterr().err == f"causeway: {line.format(file=file)}\n"
 
 
 def test_lakes_of_another_scenario_are_refused_before_any_run(four, tmp_path, capsys):
-    other = written(tmp_path, SCENARIO.replace("seed = 3", "seed = 4"))
+    other = write_scenario(tmp_path, SCENARIO.replace("seed = 3", "seed = 4"))
     with pytest.raises(SystemExit, match="2"):
         main(["compare", other, "--lake", str(four[1]), "--resume", "--protocols", "icmp,ic"])
     assert f"--lake: {four[1] / 'icmp'} is of another scenario: network.seed differs" in capsys.readouterr().err
 
 
 def test_outcome_covers_the_requested_number_of_ticks(tmp_path):
-    path = written(tmp_path)
+    path = write_scenario(tmp_path)
     [few], [more] = (plan_runs(path, ["ic"], {"network.ticks": ticks}) for ticks in ("3", "8"))
     assert read_outcome(str(tmp_path), few) is None
     write_outcome(str(tmp_path), few, {"sent": 3})
@@ -380,18 +380,18 @@ def test_failed_run_is_reported_without_violations(four):
 def test_fault_of_another_protocol_is_refused_in_one_line(tmp_path):
     text = SCENARIO + '[[faults]]\nkind = "fork"\nchain = "chain-0"\ntick = 3\n'
     with pytest.raises(InvalidInput, match=r"faults\[0\]\.kind: 'fork': not all of .*: drop, halt") as refused:
-        plan_runs(written(tmp_path, text), protocol_names(), {})
+        plan_runs(write_scenario(tmp_path, text), protocol_names(), {})
     assert "\n" not in str(refused.value)
 
 
 def test_role_of_another_protocol_is_refused(tmp_path):
     text = SCENARIO.replace("[[chains]]\ncount", '[[chains]]\nname = "main"\nrole = "consensus"\n[[chains]]\ncount', 1)
     with pytest.raises(InvalidInput, match=r"chains\[0\]\.role: 'consensus'; allowed: .*\(under ic; compare"):
-        plan_runs(written(tmp_path, text), ["xdm", "ic"], {})
+        plan_runs(write_scenario(tmp_path, text), ["xdm", "ic"], {})
 
 
 def test_altered_proof_is_refused_without_effect(tmp_path):
-    path = written(tmp_path)
+    path = write_scenario(tmp_path)
     effect = try_faults(plan_runs(path, ["ic"], {}), path, ["altered"])["found"]["ic"]["altered"]
     assert any("RootHashMismatch" in why for why in effect["refused"]), effect
     assert (effect["audit"], effect["calls"]["answered"]) == ("PASSED", 40)
@@ -410,14 +410,14 @@ heal = true
 upgrade = [{ program = "idle", to = "echo" }]
 """
     idle = '[[programs]]\nname = "idle"\nchain = "chain-0"\nprogram = "echo"\n'
-    path = written(tmp_path, SCENARIO + idle + HALTED + changes)
+    path = write_scenario(tmp_path, SCENARIO + idle + HALTED + changes)
     trial = try_faults(plan_runs(path, ["ibc"], {}), path, ["late"])["found"]["ibc"]["late"]
     assert not trial["failed"] and trial["calls"]["answered"] == 40
 
 
 @pytest.mark.slow
 def test_each_fault_is_refused_by_its_rule_without_violation(tmp_path):
-    path = written(tmp_path)
+    path = write_scenario(tmp_path)
     found = try_faults(plan_runs(path, protocol_names(), {}), path)["found"]
     effects = [(name, what, effect) for name, of_one in found.items() for what, effect in of_one.items()]
     assert len(effects) == 4 * len(TRIES)
@@ -512,7 +512,7 @@ program = "certified_map"
 
 @pytest.mark.slow
 def test_failed_protocol_hides_no_other_and_finished_runs_are_not_repeated(tmp_path):
-    path, page = written(tmp_path, SCENARIO + CERTIFYING), tmp_path / "page.html"
+    path, page = write_scenario(tmp_path, SCENARIO + CERTIFYING), tmp_path / "page.html"
     command = [sys.executable, "-m", "causeway", "compare", path, "--protocols", "ibc,ic", "--faults", "none", "--json"]
     command += ["--lake", str(tmp_path / "lakes"), "--report", str(page)]
     first = subprocess.run(command, capture_output=True, text=True)
@@ -535,7 +535,7 @@ def test_failed_protocol_hides_no_other_and_finished_runs_are_not_repeated(tmp_p
 
 @pytest.mark.slow
 def test_resumed_run_covers_all_its_ticks_and_reports_no_duration(tmp_path):
-    command = [sys.executable, "-m", "causeway", "compare", written(tmp_path), "--protocols", "ic,ibc", "--json"]
+    command = [sys.executable, "-m", "causeway", "compare", write_scenario(tmp_path), "--protocols", "ic,ibc", "--json"]
     command += ["--faults", "none", "--lake", str(tmp_path / "lakes"), "--report", str(tmp_path / "page.html")]
 
     def run(*options: str) -> Any:
@@ -546,7 +546,7 @@ def test_resumed_run_covers_all_its_ticks_and_reports_no_duration(tmp_path):
     first = run("--ticks", "3")
     assert all(column["ticks"] == 3 for column in first["columns"].values())
     again = run("--resume")
-    whole = compared(written(tmp_path), tmp_path / "whole", ["ic", "ibc"]).as_json()
+    whole = compared(write_scenario(tmp_path), tmp_path / "whole", ["ic", "ibc"]).as_json()
     assert again["columns"] == whole["columns"]
     assert again["traffic"]["messages"] == 40 > first["traffic"]["messages"]
     for measured in again["measured"]["columns"].values():

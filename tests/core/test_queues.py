@@ -72,7 +72,7 @@ def rows_frame(rows: list[tuple[int, int, bytes]]) -> Frame:
     )
 
 
-def named(positions: list[tuple[int, int, int]]) -> Frame:
+def positions_frame(positions: list[tuple[int, int, int]]) -> Frame:
     names = ("one", "two", "index")
     return Frame({name: u64([position[at] for position in positions]) for at, name in enumerate(names)})
 
@@ -82,7 +82,7 @@ def flat(queues: Queues) -> list[tuple[int, int, int, bytes]]:
     return list(zip(*columns, queues.elements["value"].to_pylist(), strict=True))
 
 
-def counted(queues: Queues, name: str = "next_index") -> dict[Key, int]:
+def read_counters(queues: Queues, name: str = "next_index") -> dict[Key, int]:
     counters = queues.counters
     keys = list(zip(counters["one"].tolist(), counters["two"].tolist(), strict=True))
     assert keys == sorted(set(keys)), "counters ascend by the keys"
@@ -94,7 +94,7 @@ ASKED = [(one, two) for one in KEYS for two in KEYS]
 
 def assert_same(queues: Queues, plain: Plain) -> None:
     assert flat(queues) == plain.flat(), "elements, ascending by key and index"
-    assert counted(queues) == plain.next_index
+    assert read_counters(queues) == plain.next_index
     found = queues.read_counters("next_index", keys_frame(ASKED))
     assert found.tolist() == [plain.next_index.get(key, plain.base) for key in ASKED]
     assert (queues.positions(keys_frame(ASKED)) >= 0).tolist() == [key in plain.next_index for key in ASKED]
@@ -128,7 +128,7 @@ def test_columns_match_the_definition(steps: list[tuple[str, Any]], base: int) -
             except IndexOverflow:
                 with pytest.raises(IndexOverflow):
                     queues.push(rows_frame(argument))
-                assert (flat(queues), counted(queues)) == before, "a push that fails changes nothing"
+                assert (flat(queues), read_counters(queues)) == before, "a push that fails changes nothing"
                 return
             if step == "push":
                 queues = queues.push(rows_frame(argument))
@@ -138,7 +138,7 @@ def test_columns_match_the_definition(steps: list[tuple[str, Any]], base: int) -
         elif step == "delete":
             everything = plain.flat()
             chosen = sorted({everything[row % len(everything)][:3] for row in argument}) if everything else []
-            queues = queues.delete(named(chosen))
+            queues = queues.delete(positions_frame(chosen))
             for one, two, index in chosen:
                 del plain.elements[one, two][index]
         elif step == "advance":
@@ -151,7 +151,7 @@ def test_columns_match_the_definition(steps: list[tuple[str, Any]], base: int) -
             plain.next_index = dict.fromkeys(argument, base) | plain.next_index
         elif step == "without":
             held = {row[:2] for row in plain.flat()}
-            queues = queues.without(np.array([key not in held for key in counted(queues)], dtype=bool))
+            queues = queues.without(np.array([key not in held for key in read_counters(queues)], dtype=bool))
             plain.next_index = {key: value for key, value in plain.next_index.items() if key in held}
         else:
             queues = queues.clear()
@@ -180,13 +180,13 @@ def test_rows_of_one_queue_keep_their_order_at_any_position() -> None:
 def test_delete_of_an_absent_element_raises_not_in_queue(missing: tuple[int, int, int]) -> None:
     queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (0, 5, b"d")]))
     with pytest.raises(NotInQueue, match=f"one {missing[0]}, two {missing[1]}, index {missing[2]}"):
-        queues.delete(named([(0, 5, 1), missing]))
+        queues.delete(positions_frame([(0, 5, 1), missing]))
     assert len(queues.elements) == 2
 
 
 def test_delete_removes_any_element_and_keeps_next_index() -> None:
     queues = empty_queues(0).push(rows_frame([(0, 5, bytes([number])) for number in range(4)]))
-    queues = queues.delete(named([(0, 5, 1), (0, 5, 3)]))
+    queues = queues.delete(positions_frame([(0, 5, 1), (0, 5, 3)]))
     assert [index for _, _, index, _ in flat(queues)] == [0, 2]
     assert [index for _, _, index, _ in flat(queues.push(rows_frame([(0, 5, b"x")])))] == [0, 2, 4]
 
@@ -195,7 +195,7 @@ def test_overflow_names_the_queue_one_before_the_largest_index() -> None:
     start = empty_queues(1).advance(keys_frame([(7, 8)]), u64([2**64 - 3]))
     index, after = start.number(keys_frame([(7, 8), (7, 8)]))
     assert index.tolist() == [2**64 - 3, 2**64 - 2]
-    assert counted(after) == {(7, 8): 2**64 - 1}
+    assert read_counters(after) == {(7, 8): 2**64 - 1}
     with pytest.raises(IndexOverflow, match=r"queue \(7, 8\)"):
         after.number(keys_frame([(7, 8)]))
     with pytest.raises(IndexOverflow, match=r"queue \(7, 8\)"):
@@ -207,7 +207,7 @@ def test_grouped_rows_may_have_any_order_of_queues() -> None:
     rows = keys_frame([(9, 1), (9, 1), (0, 5), (3, 3), (3, 3)])
     index, queues = empty_queues(4).push(rows_frame([(3, 3, b"x")])).number_grouped(rows)
     assert index.tolist() == [4, 5, 4, 5, 6]
-    assert counted(queues) == {(0, 5): 5, (3, 3): 7, (9, 1): 6}
+    assert read_counters(queues) == {(0, 5): 5, (3, 3): 7, (9, 1): 6}
 
 
 def test_unchanged_parts_stay_the_same_object() -> None:
@@ -215,7 +215,7 @@ def test_unchanged_parts_stay_the_same_object() -> None:
     everything = np.ones(2, dtype=bool)
     for same in (
         queues.push(rows_frame([])),
-        queues.delete(named([])),
+        queues.delete(positions_frame([])),
         queues.keep(everything),
         queues.without(~everything),
         queues.advance(keys_frame([]), u64([])),
@@ -229,7 +229,7 @@ def test_element_values_are_replaced_in_place() -> None:
     queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (1, 5, b"d")]))
     changed = queues.with_values(value=pa.array([b"B", b"D"], pa.binary()))
     assert flat(changed) == [(0, 5, 1, b"B"), (1, 5, 1, b"D")]
-    assert counted(changed) == counted(queues)
+    assert read_counters(changed) == read_counters(queues)
 
 
 # ---- queues with external elements
@@ -297,16 +297,16 @@ def test_segments_are_runs_of_elements(steps: list[Any], base: int) -> None:
         assert streams.segments is not None
         rows = zip(*(streams.segments[name].tolist() for name in ("one", "two", "first", "count")), strict=True)
         assert list(rows) == plain.flat()
-        assert (counted(streams, "begin"), counted(streams)) == (plain.begin, plain.next_index)
-        assert set(counted(streams, "size").values()) <= {0}, "a new queue counts nothing"
-        assert set(counted(streams, "seen").values()) <= {base}, "but its indices start at the base"
+        assert (read_counters(streams, "begin"), read_counters(streams)) == (plain.begin, plain.next_index)
+        assert set(read_counters(streams, "size").values()) <= {0}, "a new queue counts nothing"
+        assert set(read_counters(streams, "seen").values()) <= {base}, "but its indices start at the base"
 
 
 def test_tail_may_advance_before_its_elements_arrive() -> None:
     queues = empty_queues(1).push(rows_frame([(0, 5, b"a")])).extend(keys_frame([(0, 5), (2, 2)]), u64([4, 3]))
-    assert counted(queues) == {(0, 5): 4, (2, 2): 3}
+    assert read_counters(queues) == {(0, 5): 4, (2, 2): 3}
     assert flat(queues) == [(0, 5, 1, b"a")]
-    assert counted(queues.extend(keys_frame([(0, 5)]), u64([2]))) == counted(queues), "never down"
+    assert read_counters(queues.extend(keys_frame([(0, 5)]), u64([2]))) == read_counters(queues), "never down"
     queues = queues.merge(rows_frame([(2, 2, b"c"), (0, 5, b"b")]).with_columns(index=u64([1, 3])))
     assert flat(queues) == [(0, 5, 1, b"a"), (0, 5, 3, b"b"), (2, 2, 1, b"c")]
 
@@ -319,9 +319,9 @@ def with_heads(queues: Queues) -> Queues:
 
 def test_head_advances_to_the_first_remaining_element() -> None:
     rows = [(0, 5, b"a"), (0, 5, b"b"), (2, 2, b"c"), (3, 3, b"d")]
-    queues = with_heads(empty_queues(1).push(rows_frame(rows))).delete(named([(0, 5, 1), (2, 2, 1)]))
+    queues = with_heads(empty_queues(1).push(rows_frame(rows))).delete(positions_frame([(0, 5, 1), (2, 2, 1)]))
     trimmed = queues.trim(keys_frame([(2, 2), (0, 5), (0, 5)]))
-    assert counted(trimmed, "begin") == {(0, 5): 2, (2, 2): 2, (3, 3): 1}, "without any element to the tail"
+    assert read_counters(trimmed, "begin") == {(0, 5): 2, (2, 2): 2, (3, 3): 1}, "without any element to the tail"
     assert flat(trimmed) == flat(queues)
 
 
@@ -352,7 +352,7 @@ def test_push_beyond_the_limit_overflows() -> None:
 def test_tail_has_a_limit() -> None:
     queues = replace(empty_queues(1), limit=3)
     index, full = queues.number(keys_frame([(0, 5), (0, 5)]))
-    assert (index.tolist(), counted(full)) == ([1, 2], {(0, 5): 3})
+    assert (index.tolist(), read_counters(full)) == ([1, 2], {(0, 5): 3})
     with pytest.raises(IndexOverflow, match="index 3"):
         full.number(keys_frame([(0, 5)]))
 
@@ -360,6 +360,6 @@ def test_tail_has_a_limit() -> None:
 def test_counters_of_selected_queues_are_set() -> None:
     streams = empty_streams(1).ensure(keys_frame([(0, 5), (2, 2), (3, 3)]))
     changed = streams.set_counters(keys_frame([(3, 3), (0, 5)]), size=u64([7, 9]), seen=u64([4, 2]))
-    assert counted(changed, "size") == {(0, 5): 9, (2, 2): 0, (3, 3): 7}
-    assert counted(changed, "seen") == {(0, 5): 2, (2, 2): 1, (3, 3): 4}
-    assert counted(streams, "size") == dict.fromkeys(counted(streams), 0), "the queues before keep theirs"
+    assert read_counters(changed, "size") == {(0, 5): 9, (2, 2): 0, (3, 3): 7}
+    assert read_counters(changed, "seen") == {(0, 5): 2, (2, 2): 1, (3, 3): 4}
+    assert read_counters(streams, "size") == dict.fromkeys(read_counters(streams), 0), "the queues before keep theirs"

@@ -32,7 +32,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
     return network
 
 
-def read(spark: SparkSession, network: LakeNetwork, **options: object) -> DataFrame:
+def read_table(spark: SparkSession, network: LakeNetwork, **options: object) -> DataFrame:
     register_format(spark)
     reader = spark.read.format("causeway")
     for name, value in options.items():
@@ -42,10 +42,10 @@ def read(spark: SparkSession, network: LakeNetwork, **options: object) -> DataFr
 
 def test_every_kind_of_table(spark: SparkSession, network: LakeNetwork) -> None:
     for table in ("outbound", "events"):
-        assert read(spark, network, table=table).count() == network.tables.log(table).count()
-    chains = read(spark, network, table="chains")
+        assert read_table(spark, network, table=table).count() == network.tables.log(table).count()
+    chains = read_table(spark, network, table="chains")
     assert chains.count() == len(network.lake.about()["chains"])
-    accounts = read(spark, network, table="accounts", height=3)
+    accounts = read_table(spark, network, table="accounts", height=3)
     assert sorted(accounts.collect()) == sorted(network.state("accounts", height=3).collect())
     assert dict(accounts.dtypes) == dict(network.state("accounts").dtypes)
 
@@ -57,7 +57,7 @@ def test_state_of_a_height_within_a_commit(spark: SparkSession, network: LakeNet
         assert grouped.lake.manifest(3).last == 4
         for table in ("accounts", "input_queues"):
             expected = network.state(table, height=3)
-            rows = read(spark, grouped, table=table, height=3)
+            rows = read_table(spark, grouped, table=table, height=3)
             assert sorted(rows.collect()) == sorted(grouped.state(table, 3).collect()) == sorted(expected.collect())
             assert rows.dtypes == grouped.state(table, 3).dtypes == expected.dtypes
         own = grouped.state("accounts", 3, grouped.lake.about()["chains"][0]["name"])
@@ -76,7 +76,7 @@ def test_height_filters_select_the_files_to_open(spark: SparkSession, network: L
     assert 0 < len(reader.partitions()) <= 4
     ins = In(("height",), (3, 5))
     assert list(reader.pushFilters([ins])) == [ins]  # 4 lies between them
-    frame = read(spark, network, table="events").where("height in (3, 5) or height > 6").where("height < 9")
+    frame = read_table(spark, network, table="events").where("height in (3, 5) or height > 6").where("height < 9")
     expected = network.tables.log("events").where("(height in (3, 5) or height > 6) and height < 9")
     assert frame.count() == expected.count() > 0
 

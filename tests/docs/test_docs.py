@@ -46,14 +46,14 @@ def documented(table: str) -> list[tuple[str, str, str]]:
     return rows
 
 
-def shown(kind: pa.DataType) -> str:
-    return shown(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
+def type_name(kind: pa.DataType) -> str:
+    return type_name(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
 
 
 @pytest.mark.parametrize("table", DECLARED)
 def test_lake_page_lists_every_column(table: str) -> None:
     found = [(name, kind) for name, kind, _ in documented(table)]
-    assert found == [(field.name, shown(field.type)) for field in DECLARED[table]]
+    assert found == [(field.name, type_name(field.type)) for field in DECLARED[table]]
 
 
 ZONES = (ROOT / "docs" / "reference" / "lake-ibc.md").read_text()
@@ -63,7 +63,7 @@ ZONES = (ROOT / "docs" / "reference" / "lake-ibc.md").read_text()
 def test_zones_page_lists_every_column(table: str) -> None:
     section = ZONES.split(f"\n## `{table}`\n", 1)[1].split("\n#", 1)[0]
     listed = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| .+ \|$", section, re.M)
-    assert listed == [(field.name, shown(field.type)) for field in STATE_TABLES[table].schema]
+    assert listed == [(field.name, type_name(field.type)) for field in STATE_TABLES[table].schema]
 
 
 def test_zones_page_has_no_other_tables() -> None:

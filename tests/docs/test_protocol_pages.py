@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 HOW = {"run": ["--set", "network.executor=in_process"], "state": ["--master", "local[2]"]}  # the tests' own session
 
 
-def shown(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
+def page_commands(page: str, heading: str) -> list[tuple[list[str], list[str]]]:
     """Return the commands of the first block under a heading of a page, each with its output lines."""
     text = (ROOT / f"docs/explanation/protocols/{page}.md").read_text()
     (block,) = re.findall(rf"^## {heading}\n.*?^```\n(.*?)^```", text, re.M | re.S)
@@ -46,7 +46,7 @@ def test_page_shows_the_printed_output(
     """Roots and counts follow from the rules of every block before: if they change, the page changes, too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    commands = shown(page, heading)
+    commands = page_commands(page, heading)
     assert [arguments[0] for arguments, _ in commands] == expected
     if "state" in expected:
         request.getfixturevalue("spark")

@@ -87,7 +87,7 @@ def docstrings(tree: ast.AST) -> set[ast.AST]:
     }
 
 
-def found_in(source: str) -> list[str]:
+def find_protocol_names(source: str) -> list[str]:
     """Return all names of protocols in a module: imports of their packages, their quoted names, their words."""
     tree = ast.parse(source)
     explained = docstrings(tree)
@@ -106,7 +106,7 @@ def found_in(source: str) -> list[str]:
 
 @pytest.mark.parametrize("path", [path for path in SHARED if path != REGISTRY])
 def test_shared_modules_name_no_protocol(path: str) -> None:
-    found = found_in((PACKAGE / path).read_text())
+    found = find_protocol_names((PACKAGE / path).read_text())
     if path in ALLOWED:
         found = [item for item in found if not item.startswith("says ")]
     assert not found
@@ -115,7 +115,7 @@ def test_shared_modules_name_no_protocol(path: str) -> None:
 @pytest.mark.parametrize("path", [*ALLOWED, REGISTRY])
 def test_every_exception_exists_and_is_needed(path: str) -> None:
     assert path in SHARED, "the file is gone: so let its name go"
-    assert found_in((PACKAGE / path).read_text()), "it names no protocol any more: so let its name go"
+    assert find_protocol_names((PACKAGE / path).read_text()), "it names no protocol any more: so let its name go"
 
 
 def test_every_package_is_examined_or_excluded_for_a_reason() -> None:
@@ -142,4 +142,4 @@ def test_every_package_is_examined_or_excluded_for_a_reason() -> None:
     ],
 )
 def test_protocol_names_are_detected(source: str, count: int) -> None:
-    assert len(found_in(source)) == count
+    assert len(find_protocol_names(source)) == count

@@ -56,7 +56,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
             yield from enumerate(node.value.value.split("\n"), node.lineno)
 
 
-def found_words(path: Path) -> list[str]:
+def find_words(path: Path) -> list[str]:
     """Return file, line, word and replacement of each word of the list in a file."""
     return [
         f"{path.relative_to(ROOT)}:{line}: {match[0]!r}: write {better!r}"
@@ -67,7 +67,7 @@ def found_words(path: Path) -> list[str]:
 
 
 def test_words_are_those_of_the_field() -> None:
-    found = [item for path in [*modules(), *pages()] for item in found_words(path)]
+    found = [item for path in [*modules(), *pages()] for item in find_words(path)]
     assert not found, "\n".join(found)
 
 

@@ -33,8 +33,8 @@ from causeway.network.network import LakeNetwork
 from causeway.network.opened_lake import open_lake
 from causeway.proving.ic.state import get_state_at
 from causeway.service.http.guard import HostGuard
-from tests.faces.explored import HOSTILE, WAIT, hostile_ledger, looked_at, network_lake
-from tests.faces.ledgers import both_ends, stored
+from tests.faces.explored import HOSTILE, WAIT, hostile_ledger, network_lake, open_live
+from tests.faces.ledgers import both_ends, store_ledger
 from tests.support.ic.ic_lake import make_lake
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -55,14 +55,14 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def live(lake: str) -> Iterator[LiveLedger]:
-    found = looked_at(lake)
+    found = open_live(lake)
     yield found
     found.close()
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveLedger]:
-    found = looked_at(hostile_ledger(tmp_path_factory.mktemp("hostile")))
+    found = open_live(hostile_ledger(tmp_path_factory.mktemp("hostile")))
     yield found
     found.close()
 
@@ -133,7 +133,7 @@ def test_height_is_that_of_the_network_if_every_chain_has_fewer_blocks(tmp_path:
     place = make_lake(tmp_path, more=more)
     state = get_state_at(open_lake(place), "middle", 6)
     assert state.height == 6 and state.number == 5
-    live = looked_at(place)
+    live = open_live(place)
     try:
         page = html.unescape(ask(live, "/height?n=6&chain=middle").text)
     finally:
@@ -324,7 +324,7 @@ def test_dense_network_is_drawn_by_problems_and_largest_traffic(tmp_path: Path) 
     chains = [f"chain-{number:02}" for number in range(30)]
     lanes = [(one, other) for one in chains for other in chains if one != other]
     rows = [row for one, other in lanes for row in both_ends("0", one, other, 0)]
-    live = looked_at(stored(tmp_path / "dense", rows))
+    live = open_live(store_ledger(tmp_path / "dense", rows))
     try:
         text = ask(live, "/network").text
     finally:
@@ -351,7 +351,7 @@ def test_replaced_lake_is_shown_as_another_lake(tmp_path: Path) -> None:
         net.export(str(tmp_path / "lake"))
         return str(tmp_path / "lake")
 
-    live = looked_at(lake(["one", "two"]), seconds=0.05)
+    live = open_live(lake(["one", "two"]), seconds=0.05)
     try:
         assert ask(live, "/state?chain=one").status_code == 200
         shutil.rmtree(tmp_path / "lake")
@@ -371,7 +371,7 @@ def test_rejected_protocol_message_is_no_rejected_request(tmp_path: Path) -> Non
         network.run()
     with cw.open(str(tmp_path / "lake")) as opened:
         tried = opened.messages.where(kind="control", outcome="rejected").arrow().num_rows
-    live = looked_at(str(tmp_path / "lake"))
+    live = open_live(str(tmp_path / "lake"))
     try:
         page = ask(live, "/").text
         totals = live.snapshot().figures.totals
@@ -383,7 +383,7 @@ def test_rejected_protocol_message_is_no_rejected_request(tmp_path: Path) -> Non
 
 def test_missing_message_links_to_its_position_in_the_lane(tmp_path: Path) -> None:
     rows = [row for index in (0, 3) for row in both_ends("a", "x", "y", index)]
-    live = looked_at(stored(tmp_path, rows, promises=[{"promise": "numbered", "protocol": "bridge"}]))
+    live = open_live(store_ledger(tmp_path, rows, promises=[{"promise": "numbered", "protocol": "bridge"}]))
     try:
         page = ask(live, "/findings?check=gaps").text
         [path] = {each.replace("&amp;", "&") for each in re.findall(r'Message <a href="([^"]+)"', page)}
@@ -415,7 +415,7 @@ def test_fraudulent_message_is_two_clicks_away_and_named_on_every_page(tmp_path:
     few = {"network.executor": "in_process", "traffic.messages_per_tick": "4", "traffic.ticks": "6"}
     with LakeNetwork.from_scenario(tmp_path / "fraud.toml", few, lake=str(tmp_path / "lake")) as network:
         network.run(40)
-    live = looked_at(str(tmp_path / "lake"))
+    live = open_live(str(tmp_path / "lake"))
     try:
         first = ask(live, "/").text
         card = first.partition("card violated")[2]
@@ -438,7 +438,7 @@ def test_fraudulent_message_is_two_clicks_away_and_named_on_every_page(tmp_path:
 def test_lane_violations_are_all_counted_beyond_those_named(tmp_path: Path) -> None:
     rows = [row for index in range(NAMED_FINDINGS + 40) for row in both_ends("a", "x", "y", index)]
     again = [row | {"transaction": f"{row['transaction']} again"} for row in rows if row["event"] == "received"]
-    live = looked_at(stored(tmp_path, rows + again))
+    live = open_live(store_ledger(tmp_path, rows + again))
     try:
         lanes = ask(live, "/lanes").text
         lane = re.search(r'href="(/lane\?[^"]+)"', lanes)
@@ -455,7 +455,7 @@ def test_downloaded_proofs_verify_under_every_protocol(tmp_path: Path, protocol:
     net = cw.Network(["a", "b"], [cw.Deploy("echo", chain="a")], protocol=protocol, options=options)
     net.call("echo", "echo", "x", sender="caller/b").result()
     net.export(str(tmp_path / "lake"))
-    live = looked_at(str(tmp_path / "lake"))
+    live = open_live(str(tmp_path / "lake"))
     try:
         lanes = set(re.findall(r'href="(/lane\?[^"]+)"', ask(live, "/lanes").text))
         pages = {each for lane in lanes for each in re.findall(r'href="(/message[^"]+)"', ask(live, _plain(lane)).text)}
@@ -520,7 +520,7 @@ def _eventually(live: LiveLedger, path: str, status: int, text: str) -> None:
 def test_removed_lake_is_shown_with_its_last_state_until_it_returns(lake: str, tmp_path: Path) -> None:
     place = tmp_path / "lake"
     shutil.copytree(lake, place)
-    live = looked_at(str(place), seconds=0.05)
+    live = open_live(str(place), seconds=0.05)
     try:
         shutil.rmtree(place)
         _eventually(live, MESSAGE_OF_LAKE, 200, "neither a lake nor a ledger is there")
@@ -537,17 +537,17 @@ def test_removed_lake_is_shown_with_its_last_state_until_it_returns(lake: str, t
 def test_ledger_that_replaces_a_lake_is_reported(lake: str, tmp_path: Path) -> None:
     place = tmp_path / "lake"
     shutil.copytree(lake, place)
-    live = looked_at(str(place), seconds=0.05)
+    live = open_live(str(place), seconds=0.05)
     try:
         shutil.rmtree(place)
-        shutil.copytree(stored(tmp_path / "other", both_ends("a", "x", "y", 0)), place)
+        shutil.copytree(store_ledger(tmp_path / "other", both_ends("a", "x", "y", 0)), place)
         _eventually(live, "/", 200, "a ledger is there now")
     finally:
         live.close()
 
 
 def test_incomplete_ledger_shows_the_reason_until_it_is_readable(tmp_path: Path) -> None:
-    place = Path(stored(tmp_path, both_ends("a", "x", "y", 0)))
+    place = Path(store_ledger(tmp_path, both_ends("a", "x", "y", 0)))
     [file] = place.glob("ledger/**/*.parquet")
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])

@@ -79,7 +79,7 @@ def hostile_ledger(folder: Path) -> str:
     return place
 
 
-def looked_at(place: str, seconds: float = 0.2) -> LiveLedger:
+def open_live(place: str, seconds: float = 0.2) -> LiveLedger:
     """Return a live view that has read a lake or ledger once and continues."""
     live = LiveLedger(place, seconds=seconds)
     live.start()
@@ -92,9 +92,9 @@ def looked_at(place: str, seconds: float = 0.2) -> LiveLedger:
 
 
 @contextmanager
-def explored(place: str, seconds: float = 0.2) -> Iterator[str]:
+def serve_explorer(place: str, seconds: float = 0.2) -> Iterator[str]:
     """Yield the address of the explorer of a lake or ledger."""
-    live = looked_at(place, seconds)
+    live = open_live(place, seconds)
     listening = bind_loopback(0)
     server = create_server(live)
     listening.listen()

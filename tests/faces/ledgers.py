@@ -18,7 +18,7 @@ SECOND = 1_000_000
 BEGIN = 1_750_000_000
 
 
-def stored(
+def store_ledger(
     folder: Path,
     rows: Iterable[Row],
     observed: Iterable[Row] = (),

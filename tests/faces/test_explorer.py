@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from causeway.cli.app import build_app
 from causeway.cli.shell import OK, execute
-from tests.faces.explored import WAIT, explored, hostile_ledger, network_lake
+from tests.faces.explored import WAIT, hostile_ledger, network_lake, serve_explorer
 from tests.support.common.small_lakes import user_calls
 
 WIDE, PHONE = (1440, 900), (390, 844)
@@ -60,7 +60,7 @@ source = "script"
 
 
 @contextmanager
-def looking(browser: Browser, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Page]:
+def open_page(browser: Browser, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Page]:
     """Yield a page on which errors and requests to any other host fail the test."""
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
@@ -99,7 +99,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def test_graph_leads_to_a_proof_that_the_verifier_accepts(browser: Browser, tmp_path: Path) -> None:
-    with explored(network_lake(tmp_path)) as url, looking(browser, url) as page:
+    with serve_explorer(network_lake(tmp_path)) as url, open_page(browser, url) as page:
         page.get_by_role("link", name="Network", exact=True).click()
         page.get_by_role("link", name="east to north").focus()
         page.keyboard.press("Enter")
@@ -134,7 +134,7 @@ def test_page_follows_a_run_of_another_process_and_keeps_open_parts(browser: Bro
             return int(running.stdout.readline())
 
         height = int(running.stdout.readline())
-        with explored(str(lake)) as url, looking(browser, url) as page:
+        with serve_explorer(str(lake)) as url, open_page(browser, url) as page:
             page.evaluate("window.never_reloaded = true")
             page.locator("details summary").first.click()
             for _ in range(3):
@@ -158,7 +158,7 @@ def test_page_follows_a_run_of_another_process_and_keeps_open_parts(browser: Bro
 def test_untrusted_names_are_inert_and_no_page_exceeds_the_screen(
     browser: Browser, tmp_path: Path, size: tuple[int, int], scheme: str
 ) -> None:
-    with explored(hostile_ledger(tmp_path)) as url, looking(browser, url, size, scheme) as page:
+    with serve_explorer(hostile_ledger(tmp_path)) as url, open_page(browser, url, size, scheme) as page:
         expect(page.locator("h1")).to_contain_text("FAILED")
         seen: set[str] = set()
         new = {"/", "/network", "/lanes", "/findings", "/state", "/height"}
@@ -177,14 +177,14 @@ def test_untrusted_names_are_inert_and_no_page_exceeds_the_screen(
 
 @pytest.mark.slow
 def test_slow_or_silent_client_blocks_only_itself(browser: Browser, tmp_path: Path) -> None:
-    with explored(network_lake(tmp_path)) as url:
+    with serve_explorer(network_lake(tmp_path)) as url:
         host, port = url.removeprefix("http://").split(":")
         slow = [socket.create_connection((host, int(port))) for _ in range(24)]
         try:
             for number, each in enumerate(slow):
                 whole = b"GET /network HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
                 each.sendall(whole * 40 if number % 2 else whole[:20])
-            with looking(browser, url) as page:
+            with open_page(browser, url) as page:
                 page.get_by_role("link", name="Lanes", exact=True).click()
                 expect(page.locator("h1")).to_have_text("Lanes")
         finally:

@@ -39,8 +39,8 @@ from causeway.service.audit_metrics import take_snapshot
 from causeway.storage.lake import Lake
 from tests.chance_lakes import PROTOCOLS, chance_lake
 from tests.cli.test_outcome import CHAINS, HALT, MOVES, PROGRAMS, SCRIPT
-from tests.faces.explored import looked_at
-from tests.ledger.test_ledger_watch import BUCKETS, committed
+from tests.faces.explored import open_live
+from tests.ledger.test_ledger_watch import BUCKETS, commit_some
 from tests.recordings import Recordings
 from tests.support.properties.audit_ledgers import by_chance
 from tests.tiers import generated_lakes, sized
@@ -88,7 +88,7 @@ def of_calls(outcomes: dict[str, int]) -> Said:
     return {f"of calls: {each}": outcomes.get(each, 0) for each in OUTCOMES} | {"calls": sum(outcomes.values())}
 
 
-def run_says(place: str) -> Said:
+def run_values(place: str) -> Said:
     """Return the values that a run prints about its own lake."""
     with summarize_run(Lake.at(place)) as (_, found):
         plain, code = found.plain(), exit_code(found.verdict)
@@ -106,9 +106,9 @@ def run_says(place: str) -> Said:
     }
 
 
-def page_says(place: str) -> Said:
+def page_values(place: str) -> Said:
     """Return the values on the first page of the explorer."""
-    live = looked_at(place)
+    live = open_live(place)
 
     async def asked() -> str:
         transport = httpx.ASGITransport(Explorer(live).application())
@@ -133,7 +133,7 @@ def numbers(text: str) -> int:
     return int(re.sub(r"\D", "", title[1] if title else re.sub("<[^>]+>", "", text)))
 
 
-def watch_says(place: str) -> Said:
+def watch_values(place: str) -> Said:
     """Return the metrics of a following audit."""
     with LedgerWatch(place) as watch:
         watched = watch.look()
@@ -149,7 +149,7 @@ def watch_says(place: str) -> Said:
     }
 
 
-def opened_says(place: str) -> Said:
+def opened_values(place: str) -> Said:
     """Return the values of ``cw.open``."""
     with cw.open(place) as opened:
         found, rows = opened.audit(), opened.calls.arrow()
@@ -169,7 +169,7 @@ def opened_says(place: str) -> Said:
     }
 
 
-def spark_says(place: str, spark: SparkSession) -> Said:
+def spark_values(place: str, spark: SparkSession) -> Said:
     """Return the counts and findings of Spark."""
     with open_or_derive_ledger(place) as ledger:
         found = audit_ledger(ledger, executor="spark", session=spark)
@@ -182,7 +182,7 @@ def spark_says(place: str, spark: SparkSession) -> Said:
     }
 
 
-def commands_say(place: str, printed: Callable[..., tuple[int, str]]) -> Iterator[tuple[str, Said]]:
+def command_values(place: str, printed: Callable[..., tuple[int, str]]) -> Iterator[tuple[str, Said]]:
     """Yield the values of each command."""
     code, text = printed("audit", place, "--json")
     audit = json.loads(text)
@@ -226,11 +226,11 @@ def differences(said: dict[str, Said]) -> list[str]:
     return found
 
 
-def all_say(place: str, printed: Callable[..., tuple[int, str]]) -> dict[str, Said]:
+def all_values(place: str, printed: Callable[..., tuple[int, str]]) -> dict[str, Said]:
     """Return the values of every face for a lake or ledger."""
-    said = dict(commands_say(place, printed))
-    said |= {"cw.open": opened_says(place), "explorer": page_says(place), "metrics": watch_says(place)}
-    return said | ({"run": run_says(place)} if is_lake(place) else {})
+    said = dict(command_values(place, printed))
+    said |= {"cw.open": opened_values(place), "explorer": page_values(place), "metrics": watch_values(place)}
+    return said | ({"run": run_values(place)} if is_lake(place) else {})
 
 
 def example(name: str) -> Make:
@@ -265,13 +265,13 @@ def demo(folder: Path) -> str:
     return str(folder / "lake")
 
 
-def ledger_by_chance(folder: Path, seed: int) -> str:
+def random_ledger(folder: Path, seed: int) -> str:
     """Write a ledger with arbitrary faults, a few rows per commit."""
     random = Random(seed)
     case, ledger = by_chance(random), create_ledger(str(folder / "ledger"), BUCKETS)
     left = random.sample(range(len(case.rows)), len(case.rows))
     while left:
-        ledger = committed(ledger, case, random, left)
+        ledger = commit_some(ledger, case, random, left)
     return ledger.storage.uri
 
 
@@ -287,7 +287,7 @@ MADE: dict[str, Make] = {
 
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 def test_faces_of_a_run_agree(made: Make, tmp_path: Path, printed: Callable[..., tuple[int, str]]) -> None:
-    assert differences(all_say(made(tmp_path), printed)) == []
+    assert differences(all_values(made(tmp_path), printed)) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -295,12 +295,12 @@ def test_faces_of_a_run_agree(made: Make, tmp_path: Path, printed: Callable[...,
 def test_faces_of_a_faulty_network_agree(
     protocol: str, seed: int, tmp_path: Path, printed: Callable[..., tuple[int, str]]
 ) -> None:
-    assert differences(all_say(chance_lake(tmp_path, protocol, seed), printed)) == []
+    assert differences(all_values(chance_lake(tmp_path, protocol, seed), printed)) == []
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_faces_of_a_random_ledger_agree(seed: int, tmp_path: Path, printed: Callable[..., tuple[int, str]]) -> None:
-    assert differences(all_say(ledger_by_chance(tmp_path, seed), printed)) == []
+    assert differences(all_values(random_ledger(tmp_path, seed), printed)) == []
 
 
 @pytest.mark.parametrize("kind", ["xcm-journeys", "bridge-events"])
@@ -310,14 +310,14 @@ def test_faces_of_recorded_traffic_agree(
     place = str(tmp_path / "ledger")
     code, _ = printed("ingest", kind, str(getattr(recordings, kind.replace("-", "_"))), "--lake", place)
     assert code == OK
-    assert differences(all_say(place, printed)) == []
+    assert differences(all_values(place, printed)) == []
 
 
 def test_spark_and_this_process_agree(tmp_path: Path, spark: SparkSession) -> None:
-    for number, place in enumerate((demo, lambda folder: ledger_by_chance(folder, 3))):
+    for number, place in enumerate((demo, lambda folder: random_ledger(folder, 3))):
         (tmp_path / str(number)).mkdir()
         made = place(tmp_path / str(number))
-        assert differences({"Spark": spark_says(made, spark), "cw.open": opened_says(made)}) == []
+        assert differences({"Spark": spark_values(made, spark), "cw.open": opened_values(made)}) == []
 
 
 def test_difference_between_faces_is_detected() -> None:
@@ -326,7 +326,7 @@ def test_difference_between_faces_is_detected() -> None:
     ]
 
 
-def told(scenario: Path, lake: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
+def run_command(scenario: Path, lake: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
     """Run a scenario as a command; return the exit code, its counts and its readable output."""
     command = [sys.executable, "-m", "causeway", "run", str(scenario), "--lake", str(lake), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
@@ -345,7 +345,7 @@ def test_repeated_runs_on_any_runner_are_identical(tmp_path: Path) -> None:
     text = (CHAINS + PROGRAMS + MOVES + SCRIPT).replace('executor = "in_process"\n', "")
     scenario.write_text(text)
     ways = [("--executor", "in_process"), *(("--master", f"local[{cores}]") for cores in (2, 1)[: sized(1, 2)])]
-    first, *others = [told(scenario, tmp_path / f"lake-{number}", *way) for number, way in enumerate(ways)]
+    first, *others = [run_command(scenario, tmp_path / f"lake-{number}", *way) for number, way in enumerate(ways)]
     assert first[0] == FAILED and any(line.startswith("FAILED: 3 violations of delivery") for line in first[2])
     assert all(other == first for other in others)
 
@@ -355,5 +355,5 @@ def test_identical_runs_have_one_verdict(tmp_path: Path) -> None:
     for number in range(sized(5, 20)):
         (tmp_path / str(number)).mkdir()
         place = scripted(MOVES)(tmp_path / str(number))
-        found.add(json.dumps(run_says(place), default=list))
+        found.add(json.dumps(run_values(place), default=list))
     assert len(found) == 1

@@ -16,7 +16,7 @@ from causeway.cli.shell import BAD_INPUT, FAILED, OK, execute
 from causeway.network.network import LakeNetwork
 from causeway.report.data import report_data
 from causeway.report.sections import report_page
-from tests.faces.ledgers import BEGIN, SECOND, both_ends, stored
+from tests.faces.ledgers import BEGIN, SECOND, both_ends, store_ledger
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -80,7 +80,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
     }
     promises = [{"promise": "numbered"}, {"promise": INJECTED}]
     windows = [{"chain": INJECTED, "first_time": BEGIN * SECOND, "last_time": (BEGIN + 1_000) * SECOND}]
-    return stored(tmp_path_factory.mktemp("broken"), rows, windows, promises, [aside])
+    return store_ledger(tmp_path_factory.mktemp("broken"), rows, windows, promises, [aside])
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> str:
     return lake
 
 
-def made(place: str) -> str:
+def render_report(place: str) -> str:
     with cw.open(place) as opened:
         return report_page(report_data(opened))
 
@@ -102,13 +102,13 @@ def made(place: str) -> str:
 def pages(broken: str, healthy: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {"broken": folder / "broken.html", "healthy": folder / "healthy.html"}
-    found["broken"].write_text(made(broken))
-    found["healthy"].write_text(made(healthy))
+    found["broken"].write_text(render_report(broken))
+    found["healthy"].write_text(render_report(healthy))
     return found
 
 
 @contextmanager
-def shown(browser: Browser, file: Path, size: str = "wide") -> Iterator[tuple[Page, list[str]]]:
+def open_report(browser: Browser, file: Path, size: str = "wide") -> Iterator[tuple[Page, list[str]]]:
     """A page in a browser, with its requests and errors."""
     context = browser.new_context(viewport=SIZES[size])  # type: ignore[arg-type]
     page = context.new_page()
@@ -126,7 +126,7 @@ def shown(browser: Browser, file: Path, size: str = "wide") -> Iterator[tuple[Pa
 def test_report_loads_no_other_file_fits_the_screen_and_is_readable(
     name: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
-    with shown(browser, pages[name]) as (page, heard):
+    with open_report(browser, pages[name]) as (page, heard):
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         for size in SIZES.values():
             page.set_viewport_size(size)  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def test_report_loads_no_other_file_fits_the_screen_and_is_readable(
 def test_first_screen_names_the_violations_with_the_worst_example(
     size: str, browser: Browser, pages: dict[str, Path], broken: str
 ) -> None:
-    with shown(browser, pages["broken"], size) as (page, _):
+    with open_report(browser, pages["broken"], size) as (page, _):
         with cw.open(broken) as opened:
             assert page.locator("h1").inner_text() == opened.audit().sentence
         notices = page.locator(".notices").inner_text()
@@ -162,7 +162,7 @@ def test_first_screen_names_the_violations_with_the_worst_example(
 
 
 def test_passing_lake_is_reported_as_passed(browser: Browser, pages: dict[str, Path]) -> None:
-    with shown(browser, pages["healthy"]) as (page, _):
+    with open_report(browser, pages["healthy"]) as (page, _):
         assert page.locator("h1").inner_text() == "PASSED"
         assert page.locator("#verdict .card").count() == 0 and page.locator("#verdict .strip .failed").count() == 0
         assert "Relayer relayer: 32 of 32 messages took effect" in page.locator("#run").inner_text()
@@ -171,7 +171,7 @@ def test_passing_lake_is_reported_as_passed(browser: Browser, pages: dict[str, P
 
 
 def test_untrusted_names_stay_text(browser: Browser, pages: dict[str, Path]) -> None:
-    with shown(browser, pages["broken"]) as (page, _):
+    with open_report(browser, pages["broken"]) as (page, _):
         assert page.evaluate("document.querySelectorAll('img, iframe, object').length") == 0
         assert page.evaluate("document.scripts.length") == 1
         text = page.evaluate("document.documentElement.outerHTML")
@@ -181,7 +181,7 @@ def test_untrusted_names_stay_text(browser: Browser, pages: dict[str, Path]) -> 
 
 @pytest.mark.parametrize("name", ["broken", "healthy"])
 def test_every_link_has_a_target_and_no_id_is_duplicated(name: str, browser: Browser, pages: dict[str, Path]) -> None:
-    with shown(browser, pages[name]) as (page, _):
+    with open_report(browser, pages[name]) as (page, _):
         links = page.evaluate("[...document.querySelectorAll('a')].map((each) => each.getAttribute('href'))")
         idents = page.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
         assert len(idents) == len(set(idents))
@@ -193,14 +193,14 @@ def test_only_the_script_of_the_report_runs(browser: Browser, pages: dict[str, P
     altered = tmp_path / "altered.html"
     added = "<script>window.taken = 1</script><p style='color: red' onclick='window.taken = 1'>more</p>"
     altered.write_text(pages["healthy"].read_text().replace("<footer>", f"{added}<footer>"))
-    with shown(browser, altered) as (page, _):
+    with open_report(browser, altered) as (page, _):
         page.get_by_text("more", exact=True).click()
         assert page.evaluate("window.taken") is None
         assert page.get_by_text("more", exact=True).evaluate("each => getComputedStyle(each).color") != "rgb(255, 0, 0)"
 
 
 def test_charts_are_operable_by_keys_and_colours_selectable(browser: Browser, pages: dict[str, Path]) -> None:
-    with shown(browser, pages["healthy"]) as (page, _):
+    with open_report(browser, pages["healthy"]) as (page, _):
         page.locator("#time .plot").first.focus()
         for _ in range(3):
             page.keyboard.press("ArrowRight")
@@ -217,7 +217,7 @@ def test_charts_are_operable_by_keys_and_colours_selectable(browser: Browser, pa
 
 def test_report_of_a_thousand_lanes_is_bounded(tmp_path: Path) -> None:
     rows = [row for lane in range(1_000) for row in both_ends(f"l{lane}", f"s{lane % 200}", f"d{lane % 150}", 1)]
-    with cw.open(stored(tmp_path, rows)) as opened:
+    with cw.open(store_ledger(tmp_path, rows)) as opened:
         data = report_data(opened)
     page = report_page(data)
     assert data["lanes"]["total"] == 1_000 and len(page) < 900_000
@@ -235,7 +235,7 @@ def test_nearly_empty_ledgers_have_a_report(rows: str, tmp_path: Path) -> None:
         {"protocol": "p", "kind": "request", "event": "sent"},
         {**one, "time": None, "index": None, "message_id": "m"},
     ]
-    page = made(stored(tmp_path, {"none": [], "far": far, "bare": bare}[rows]))
+    page = render_report(store_ledger(tmp_path, {"none": [], "far": far, "bare": bare}[rows]))
     words = {
         "none": "NOT APPLICABLE: nothing was examined",
         "far": "FAILED",
@@ -247,7 +247,7 @@ def test_nearly_empty_ledgers_have_a_report(rows: str, tmp_path: Path) -> None:
 
 def test_comparison_is_a_section_of_a_report(tmp_path: Path) -> None:
     row = {"what": "headers", "unit": "count", "values": [3], "better": None, "group": "Work"}
-    with cw.open(stored(tmp_path, [])) as opened:
+    with cw.open(store_ledger(tmp_path, [])) as opened:
         data = report_data(opened, compare={"title": "t", "note": INJECTED, "columns": [TURNED], "rows": [row]})
     page = report_page(data)
     assert 'id="compare"' in page and "headers" in page and INJECTED not in page and "\u202e" not in page

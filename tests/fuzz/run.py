@@ -95,7 +95,7 @@ def _fuzz_all(targets: Mapping[str, Target], folder: Path, chosen: argparse.Name
     while waiting or running:
         while waiting and len(running) < chosen.at_once:
             name = waiting.pop(0)
-            one = _begun(name, targets[name], folder / str(len(waiting)), chosen, alone)
+            one = _start_target(name, targets[name], folder / str(len(waiting)), chosen, alone)
             running[one.process.sentinel] = one
         for sentinel in wait(list(running)):
             assert isinstance(sentinel, int)
@@ -104,7 +104,8 @@ def _fuzz_all(targets: Mapping[str, Target], folder: Path, chosen: argparse.Name
             ended = one.process.exitcode or 0
             code = code or ended
             found = [
-                f"{one.name}: {path.name}: {path.read_bytes().hex()}" for path in sorted(_found(one.folder).iterdir())
+                f"{one.name}: {path.name}: {path.read_bytes().hex()}"
+                for path in sorted(_findings_folder(one.folder).iterdir())
             ]
             if alone:
                 print(*found, sep="\n", file=sys.stderr)
@@ -114,11 +115,11 @@ def _fuzz_all(targets: Mapping[str, Target], folder: Path, chosen: argparse.Name
     return code
 
 
-def _begun(name: str, target: Target, folder: Path, chosen: argparse.Namespace, alone: bool) -> _Running:
+def _start_target(name: str, target: Target, folder: Path, chosen: argparse.Namespace, alone: bool) -> _Running:
     """Start to fuzz a target. Its output is printed at once if it is ``alone``, else it goes to the file ``shown``."""
     test, seeds = target
     inputs = folder / "inputs"
-    for made in (inputs, _found(folder)):
+    for made in (inputs, _findings_folder(folder)):
         made.mkdir(parents=True)
     for number, seed in enumerate(seeds):
         (inputs / f"seed-{number}").write_bytes(seed)
@@ -129,17 +130,17 @@ def _begun(name: str, target: Target, folder: Path, chosen: argparse.Namespace, 
         f"-max_len={max(LONGEST_INPUT, *map(len, seeds))}",
         f"-rss_limit_mb={MEMORY_MEBIBYTES}",
         f"-timeout={INPUT_SECONDS}",
-        f"-artifact_prefix={_found(folder)}/",
+        f"-artifact_prefix={_findings_folder(folder)}/",
         "-print_final_stats=1",
     ]
     # The fuzzer ends its process without returning, so the folder would remain.
-    given = (test, _found(folder), [*limits, str(inputs)], None if alone else folder / "shown")
+    given = (test, _findings_folder(folder), [*limits, str(inputs)], None if alone else folder / "shown")
     process = multiprocessing.get_context("fork").Process(target=_fuzz, args=given)
     process.start()
     return _Running(name, process, folder)
 
 
-def _found(folder: Path) -> Path:
+def _findings_folder(folder: Path) -> Path:
     return folder / "found"
 
 

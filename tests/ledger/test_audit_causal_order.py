@@ -50,7 +50,7 @@ def audited(*messages: list[Row], promises: tuple[Row, ...] = (), buckets: int =
     return found
 
 
-def named(found: AuditResult) -> list[tuple[str, str, int | None]]:
+def findings_of(found: AuditResult) -> list[tuple[str, str, int | None]]:
     """The reason, lane and index of each finding."""
     rows = [row for row in found.violations.to_pylist() if row["check"] == "causal_order"]
     return [(row["reason"], f"{row['source']}>{row['destination']} {row['lane']}", row["index"]) for row in rows]
@@ -65,7 +65,7 @@ CYCLE = (
 
 
 def test_cycle_over_three_zones_is_found_by_heights_alone() -> None:
-    assert named(audited(*CYCLE)) == [("received_in_causal_cycle", "c>a x", 0)]
+    assert findings_of(audited(*CYCLE)) == [("received_in_causal_cycle", "c>a x", 0)]
     honest = audited(*CYCLE[:2]).checks["causal_order"]
     assert honest.examined == 2 and not honest.reasons
 
@@ -74,7 +74,7 @@ def test_message_with_most_contradictions_in_a_cycle_is_named() -> None:
     more = [message("c>a x", number, ("c", 8 + number), ("a", 6 + number)) for number in (1, 2)]
     more += [message("b>c x", number, ("b", 5 + number), ("c", 7 + number)) for number in (1, 2)]
     found = audited(*CYCLE, *more)
-    assert named(found) == [("received_in_causal_cycle", "a>b x", 0)]
+    assert findings_of(found) == [("received_in_causal_cycle", "a>b x", 0)]
     (row,) = [row for row in found.violations.to_pylist() if row["check"] == "causal_order"]
     assert (row["event"], row["chain"], row["height"], row["verdict"]) == ("received", "b", 5, "violated")
     assert found.checks["causal_order"].violated == 1 and found.checks["causal_order"].examined == 7
@@ -82,57 +82,57 @@ def test_message_with_most_contradictions_in_a_cycle_is_named() -> None:
 
 def test_fewest_messages_are_named_of_equal_contradictions() -> None:
     twice = [message("a>b x", 1, ("a", 9), ("b", 5)), message("c>a x", 1, ("c", 8), ("a", 6))]
-    assert named(audited(*CYCLE, *twice)) == [("received_in_causal_cycle", "b>c x", 0)]
+    assert findings_of(audited(*CYCLE, *twice)) == [("received_in_causal_cycle", "b>c x", 0)]
 
 
 def test_excluded_message_contradicts_no_other() -> None:
     false = message("b>a x", 0, ("b", 9), ("a", 5)), message("c>a x", 0, ("c", 9), ("a", 5))
     found = audited(*false, message("a>b x", 0, ("a", 5), ("b", 5)), message("b>c x", 0, ("b", 5), ("c", 5)))
-    assert named(found) == [("received_in_causal_cycle", f"{lane} x", 0) for lane in ("b>a", "c>a")]
+    assert findings_of(found) == [("received_in_causal_cycle", f"{lane} x", 0) for lane in ("b>a", "c>a")]
 
 
 def test_acknowledgement_closes_a_cycle_too() -> None:
     rows = [message("a>b x", number, ("a", 10 + number), ("b", 20 + number)) for number in range(5)]
     found = audited(*rows, message("a>b z", 7, ("a", 11), ("b", 30), ("a", 12), protocol="q"))
-    assert named(found) == [("acknowledged_in_causal_cycle", "a>b z", 7)]
+    assert findings_of(found) == [("acknowledged_in_causal_cycle", "a>b z", 7)]
 
 
 def test_message_acknowledged_in_its_sending_block_is_a_cycle() -> None:
     found = audited(message("a>b x", 0, ("a", 5), ("b", 7), ("a", 5)))
-    assert len(named(found)) == 1 and named(found)[0][0].endswith("_in_causal_cycle")
+    assert len(findings_of(found)) == 1 and findings_of(found)[0][0].endswith("_in_causal_cycle")
 
 
 def test_self_contradicting_message_is_left_to_causality() -> None:
     found = audited(message("a>b x", 0, ("a", 5), ("b", 7), ("a", 4)))
-    assert named(found) == [] and found.checks["causality"].reasons["violated", "acknowledged_before_sent"] == 1
+    assert findings_of(found) == [] and found.checks["causality"].reasons["violated", "acknowledged_before_sent"] == 1
 
 
 def test_message_that_overtakes_one_of_another_lane_is_named_once() -> None:
     late = [message("a>b x", number, ("a", 10 + number), ("b", 30)) for number in range(3)]
     found = audited(*late, message("a>b y", 0, ("a", 13), ("b", 29)))
-    assert named(found) == [("received_out_of_causal_order", "a>b y", 0)]
-    assert not named(audited(*late, message("a>b y", 0, ("a", 13), ("b", 30))))
-    assert not named(audited(*late, message("a>b y", 0, ("a", 10), ("b", 29))))  # sent in one block
-    assert not named(audited(*late, message("a>b y", 0, ("a", 13), ("b", 29), protocol="q")))
-    assert not named(audited(*late, message("a>c y", 0, ("a", 13), ("c", 29))))
+    assert findings_of(found) == [("received_out_of_causal_order", "a>b y", 0)]
+    assert not findings_of(audited(*late, message("a>b y", 0, ("a", 13), ("b", 30))))
+    assert not findings_of(audited(*late, message("a>b y", 0, ("a", 10), ("b", 29))))  # sent in one block
+    assert not findings_of(audited(*late, message("a>b y", 0, ("a", 13), ("b", 29), protocol="q")))
+    assert not findings_of(audited(*late, message("a>c y", 0, ("a", 13), ("c", 29))))
 
 
 def test_acknowledgements_follow_the_order_of_receipts() -> None:
     late = message("a>b x", 0, ("a", 10), ("b", 20), ("a", 31))
-    assert named(audited(late, message("a>b y", 0, ("a", 11), ("b", 21), ("a", 30)))) == [
+    assert findings_of(audited(late, message("a>b y", 0, ("a", 11), ("b", 21), ("a", 30)))) == [
         ("acknowledged_out_of_causal_order", "a>b y", 0)
     ]
-    assert not named(audited(late, message("a>b y", 0, ("a", 11), ("b", 20), ("a", 30))))
+    assert not findings_of(audited(late, message("a>b y", 0, ("a", 11), ("b", 20), ("a", 30))))
 
 
 def test_overtaking_in_an_ordered_lane_is_reported_by_order_alone() -> None:
     late = message("a>b x", 0, ("a", 10), ("b", 30)), message("a>b y", 0, ("a", 10), ("b", 30))
     early = message("a>b y", 1, ("a", 11), ("b", 29))
-    assert named(audited(*late, early)) == [("received_out_of_causal_order", "a>b y", 1)]
+    assert findings_of(audited(*late, early)) == [("received_out_of_causal_order", "a>b y", 1)]
     ordered = audited(*late, early, promises=({"promise": "ordered_receives"},))
-    assert named(ordered) == [] and ordered.checks["order"].violated == 1
+    assert findings_of(ordered) == [] and ordered.checks["order"].violated == 1
     alone = audited(late[0], early, promises=({"promise": "ordered_receives"},))
-    assert named(alone) == [("received_out_of_causal_order", "a>b y", 1)]
+    assert findings_of(alone) == [("received_out_of_causal_order", "a>b y", 1)]
 
 
 def test_unrecorded_or_restarted_heights_are_unknown() -> None:
@@ -144,7 +144,9 @@ def test_unrecorded_or_restarted_heights_are_unknown() -> None:
     )
     reasons = {("unknown", "place_unseen"): 1, ("unknown", "heights_restarted"): 1}
     assert found.checks["causal_order"].reasons == reasons and found.checks["causal_order"].examined == 3
-    assert not named(audited(message("a>b x", 0, ("a", 4), None, ("a", 9)), message("a>a x", 0, ("a", 4), ("a", 5))))
+    assert not findings_of(
+        audited(message("a>b x", 0, ("a", 4), None, ("a", 9)), message("a>a x", 0, ("a", 4), ("a", 5)))
+    )
 
 
 def test_causal_order_is_not_examined_without_a_guarantee() -> None:
@@ -161,7 +163,7 @@ def test_messages_of_one_lane_in_many_runs_are_compared_together(cut: int) -> No
     messages.append(message("a>b x", 100 * 2**16, ("a", 35), ("b", 6)))
     with patch.object(parts, "PART_ROWS", cut):
         found = audited(*messages, buckets=3)
-    assert ("received_in_causal_cycle", "a>b x", 100 * 2**16) in named(found)
+    assert ("received_in_causal_cycle", "a>b x", 100 * 2**16) in findings_of(found)
 
 
 def test_contradictions_are_counted_up_to_a_limit() -> None:
@@ -169,7 +171,7 @@ def test_contradictions_are_counted_up_to_a_limit() -> None:
     many = [message("b>a x", number, ("b", 10_000 + number), ("a", 20_000 + number)) for number in range(6_000)]
     false = message("a>b y", 0, ("a", 40_000), ("b", 9_000))
     case = Case([row for rows in (*many, false) for row in rows], [], [{"promise": "causal"}])
-    assert named(case.audit()) == [("received_in_causal_cycle", "a>b y", 0)]
+    assert findings_of(case.audit()) == [("received_in_causal_cycle", "a>b y", 0)]
 
 
 def test_messages_of_one_lane_on_several_chains_are_distinct() -> None:
@@ -179,10 +181,10 @@ def test_messages_of_one_lane_on_several_chains_are_distinct() -> None:
     for index, chain in enumerate("bcbc"):
         rows += message("a>- x", index, ("a", base + 256 * index), (chain, base + 512 * index), destination=None)
     rows += message("b>a y", 0, ("b", base + 512), ("a", base))
-    assert named(audited(rows)) == [("received_in_causal_cycle", "b>a y", 0)]
+    assert findings_of(audited(rows)) == [("received_in_causal_cycle", "b>a y", 0)]
     late = message("a>b z", 0, ("a", base), ("b", base + 1025))
     found = audited(rows[:8], late)
-    assert named(found) == [("received_out_of_causal_order", "a>None x", 2)]
+    assert findings_of(found) == [("received_out_of_causal_order", "a>None x", 2)]
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
@@ -199,7 +201,7 @@ def test_links_above_the_limit_are_unknown(buckets: int) -> None:
     assert own.reasons == {("unknown", "not_compared"): 7} and own.examined == 5 and own.verdict == "INCONCLUSIVE"
     counts = [row for row in found.counts.to_pylist() if row["check"] == "causal_order"]
     assert {row["source"]: row["count"] for row in counts} == {"a": 5, "b": 1, "c": 1}
-    assert named(found) == [("not_compared", f"{ends} x", None) for ends in ("a>b", "b>c", "c>a")]
+    assert findings_of(found) == [("not_compared", f"{ends} x", None) for ends in ("a>b", "b>c", "c>a")]
     (first, *_) = [row for row in found.violations.to_pylist() if row["check"] == "causal_order"]
     assert finding_phrase(first) == "is one of 5 messages that were not compared: the input has too many"
     assert describe_earliest(first) == "first x: 5 messages (p a b)"

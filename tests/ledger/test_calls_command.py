@@ -33,7 +33,7 @@ SECOND = 1_000_000
 Row = dict[str, Any]
 
 
-def sent(lane: str, index: int, at: int, **ends: int) -> list[Row]:
+def call_rows(lane: str, index: int, at: int, **ends: int) -> list[Row]:
     """Return the events of a call. ``ends``: events a number of seconds after the send."""
     source, destination = LANES[lane]
     row = {
@@ -51,21 +51,21 @@ def sent(lane: str, index: int, at: int, **ends: int) -> list[Row]:
 def traffic() -> list[Row]:
     rows = []
     for index in range(40):
-        rows += sent("east", index, 1_000 + index, received=2, acknowledged=10 + index)
+        rows += call_rows("east", index, 1_000 + index, received=2, acknowledged=10 + index)
         if index < 10:
-            rows += sent("west", index, 2_000 + index, received=1, acknowledged=3)
+            rows += call_rows("west", index, 2_000 + index, received=1, acknowledged=3)
         if index < 5:
-            rows += sent(HOSTILE, index, 3_000 + index)
-    rows += sent("west", 99, 1_500, received=2, rejected=30)
+            rows += call_rows(HOSTILE, index, 3_000 + index)
+    rows += call_rows("west", 99, 1_500, received=2, rejected=30)
     return rows
 
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return stored(tmp_path_factory.mktemp("calls"), traffic())
+    return store_ledger(tmp_path_factory.mktemp("calls"), traffic())
 
 
-def stored(folder: Path, rows: list[Row]) -> str:
+def store_ledger(folder: Path, rows: list[Row]) -> str:
     place = str(folder / "ledger")
     writer = LedgerWriter(create_ledger(place, 4))
     for bucket, own in group_by_bucket(table(rows, LEDGER_SCHEMA), 4).items():
@@ -216,8 +216,8 @@ def test_backlog_matches_the_figures_and_is_drawn(cli: Run, ledger: str) -> None
 
 def test_highest_backlog_reports_the_omitted_lanes(cli: Run, tmp_path: Path) -> None:
     """Fewer than are pending at the end, if the start is not known for all of them."""
-    unseen = [row | {"time": None} for row in sent("east", 50, 1_000)]
-    code, out, err = cli("backlog", stored(tmp_path, [*traffic(), *unseen]))
+    unseen = [row | {"time": None} for row in call_rows("east", 50, 1_000)]
+    code, out, err = cli("backlog", store_ledger(tmp_path, [*traffic(), *unseen]))
     assert (code, err) == (0, "") and "57 messages were sent; 6 pending" in out
     assert re.search(r"At most \d+ were pending, .* \(1 message left out: when sent was not seen\);", out)
 

@@ -25,7 +25,7 @@ SECOND = 1_000_000
 Row = dict[str, Any]
 
 
-def stored(place: Path, rows: pa.Table | list[Row], promises: list[Row], value: list[Row] | None = None) -> str:
+def store_ledger(place: Path, rows: pa.Table | list[Row], promises: list[Row], value: list[Row] | None = None) -> str:
     """Rows as a stored ledger of several buckets."""
     writer = LedgerWriter(create_ledger(str(place), 8))
     given = rows if isinstance(rows, pa.Table) else table([{"stated_by": "test", **row} for row in rows], LEDGER_SCHEMA)
@@ -71,7 +71,7 @@ def test_answers_in_separate_lanes_match_requests_in_any_bucket(tmp_path: Path) 
         for amount in (2**255, 2**255, 2**64, 5)
     ]  # fmt: skip
     promises = [{"protocol": "p", "lane": "asks", "promise": "answered"}]
-    with cw.open(stored(tmp_path / "ledger", there_and_back(), promises, fees)) as opened:
+    with cw.open(store_ledger(tmp_path / "ledger", there_and_back(), promises, fees)) as opened:
         assert len({file.bucket for file in opened.stored.files("ledger")}) > 3
         calls = {row["index"]: row for row in opened.calls}
         assert {index: row["outcome"] for index, row in calls.items()} == {
@@ -116,7 +116,7 @@ def test_untrusted_names_are_inert_on_display(tmp_path: Path) -> None:
         {**row, "event": "sent", "chain": name, "tick": tick, "time": time, "message_id": name, "index": index}
         for index, tick, time in ((2**64 - 1, 2**64 - 1, 2**62), (1, 0, 7), (2, None, -(2**63)))
     ]
-    with cw.open(stored(tmp_path / "ledger", rows, [])) as opened:
+    with cw.open(store_ledger(tmp_path / "ledger", rows, [])) as opened:
         assert opened.figures.totals["pending"] == 3
         for shown in (opened, opened.lanes, opened.calls, opened.chains, opened.where(lane=name)):
             text = shown._repr_html_() if hasattr(shown, "_repr_html_") else repr(shown)
@@ -126,7 +126,7 @@ def test_untrusted_names_are_inert_on_display(tmp_path: Path) -> None:
 
 def test_recorded_packets_match_the_counts_of_duckdb(tmp_path: Path, recordings: Recordings) -> None:
     source = str(recordings.hub_packets)
-    place = stored(tmp_path / "ledger", packets(Path(source)), [{"promise": "answered"}])
+    place = store_ledger(tmp_path / "ledger", packets(Path(source)), [{"promise": "answered"}])
     of_channel = f"""
       select channel_id as lane, count(send_height) as sent,
         count(ack_height) filter (send_height is not null) as answered,
@@ -209,7 +209,7 @@ def test_only_changed_buckets_of_a_growing_ledger_are_scanned(tmp_path: Path, mo
          "event": "sent", "chain": "a", "time": index * SECOND}
         for lane in range(24) for index in range(3)
     ]  # fmt: skip
-    place = stored(tmp_path / "ledger", rows, [])
+    place = store_ledger(tmp_path / "ledger", rows, [])
     kept = FiguresCache()
     looked: list[int] = []
     look = FiguresCache.keep
@@ -237,7 +237,7 @@ def test_other_messages_are_not_read_if_no_answer_refers_to_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row for row in there_and_back() if row["lane"] == "asks"]
-    place = stored(tmp_path / "ledger", rows, [{"protocol": "p", "promise": "answered"}])
+    place = store_ledger(tmp_path / "ledger", rows, [{"protocol": "p", "promise": "answered"}])
     monkeypatch.setattr("causeway.analysis.stored_figures.collect_replies", None)
     with cw.open(place) as opened:
         assert opened.where(lane="asks").figures.totals["pending"] == 8

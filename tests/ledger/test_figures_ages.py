@@ -14,7 +14,7 @@ from causeway.cli.app import build_app
 from causeway.cli.shell import execute
 from causeway.ledger.schema import OBSERVED_SCHEMA
 from causeway.report.data import report_data
-from tests.faces.ledgers import BEGIN, SECOND, both_ends, stored
+from tests.faces.ledgers import BEGIN, SECOND, both_ends, store_ledger
 from tests.support.properties.audit_ledgers import table
 
 LANE = ("p", "x", "y", "a")
@@ -32,7 +32,7 @@ def test_age_of_an_open_message_is_equal_for_all_faces_and_the_audit(
         both_ends("a", "x", "y", 1, after=5) + both_ends("a", "x", "y", 2)[:1] + both_ends("b", "y", "x", 50, after=5)
     )
     promises = [{"promise": "received", "number": 20 * SECOND}]
-    place = stored(tmp_path, rows, [window("x", BEGIN, BEGIN + 900), window("y", BEGIN, BEGIN + 60)], promises)
+    place = store_ledger(tmp_path, rows, [window("x", BEGIN, BEGIN + 900), window("y", BEGIN, BEGIN + 60)], promises)
 
     def printed(*arguments: str) -> Any:
         execute([arguments[0], place, *arguments[1:]], build_app, "causeway")

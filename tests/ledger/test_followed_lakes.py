@@ -13,7 +13,7 @@ from causeway.ledger import maintenance
 from causeway.ledger.lake.ingest import open_or_derive_ledger
 from causeway.network.network import LakeNetwork
 from tests.chance_lakes import PROTOCOLS, scenario
-from tests.ledger.test_ledger_watch import LIMIT, alike
+from tests.ledger.test_ledger_watch import LIMIT, assert_equal_audits
 
 
 @pytest.mark.slow
@@ -37,6 +37,6 @@ def test_lake_is_followed_from_its_first_heights(
                 if watched is None:
                     continue
                 with open_or_derive_ledger(lake) as ledger:
-                    alike(watched.audit, audit_ledger(ledger, limit=LIMIT))
+                    assert_equal_audits(watched.audit, audit_ledger(ledger, limit=LIMIT))
                 if tick > 60:
                     break

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.chance_lakes import section
-from tests.ledger.test_planting_lakes import derived
+from tests.ledger.test_planting_lakes import derive_case
 from tests.planting import Traffic, plant
 from tests.planting.judging import judge
 from tests.support.common.small_lakes import lake_of, user_calls
@@ -34,7 +34,7 @@ def zones(folder: Path, order: str) -> Case:
     for first, one in zip((0, 3, 5), ZONES, strict=True):
         calls = [(f"{one}_caller", f"{other}_echo", "echo", 1, 0) for other in ZONES if other != one]
         text += user_calls(range(first, 32, 8), calls)
-    return derived(lake_of(folder, text))
+    return derive_case(lake_of(folder, text))
 
 
 def test_ordered_queues_keep_the_guaranteed_causal_order(honest: Case) -> None:

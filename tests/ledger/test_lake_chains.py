@@ -22,7 +22,7 @@ from causeway.network.opened_lake import OpenedLake
 from causeway.storage.lake import Lake
 from causeway.storage.log_reader import LogReader
 from tests.chance_lakes import chance_lake
-from tests.resealed import altered, log_file, replace
+from tests.resealed import alter_first, log_file, replace
 from tests.support.common.forked_lakes import SCENARIOS, forked_lake
 from tests.support.common.small_lakes import OUT_OF_ORDER, lake_of
 
@@ -77,7 +77,7 @@ def rows_of(lake: Lake, table: str) -> list[dict[str, Any]]:
     return [row for path, seal in files.items() for row in lake.sealed_table(path, seal).to_pylist()]
 
 
-def had(opened: OpenedLake) -> Iterator[tuple[str, int, str]]:
+def ancestor_headers(opened: OpenedLake) -> Iterator[tuple[str, int, str]]:
     """The headers that the last one of each chain descends from, found one by one."""
     rows = rows_of(opened.lake, "headers")
     for position, name in enumerate(opened.names):
@@ -93,7 +93,9 @@ def had(opened: OpenedLake) -> Iterator[tuple[str, int, str]]:
 
 def test_final_headers_and_watermarks_are_recorded_and_pass(opened: OpenedLake) -> None:
     taken = Taken(opened.lake)
-    assert taken.blocks() == set(had(opened)) and taken.headers["status"].null_count == taken.headers.num_rows
+    assert (
+        taken.blocks() == set(ancestor_headers(opened)) and taken.headers["status"].null_count == taken.headers.num_rows
+    )
     if opened.protocol in ("xdm", "icmp"):
         assert len(taken.blocks()) < len(rows_of(opened.lake, "headers")), "forks lost some"
     judged = taken.judged
@@ -166,7 +168,7 @@ def test_altered_header_is_named(
     height = {"xdm": 20, "icmp": 15, "ibc": 5, "ic": 10}[protocol]
     path = log_file(lake, "headers", height, 0)
     rows = opened.lake.sealed_table(path, opened.lake.log_files("headers")[path])
-    replace(lake, {path: altered(rows, column, lambda row: (row["height"], row["chain"]) == (height, 0), change)})
+    replace(lake, {path: alter_first(rows, column, lambda row: (row["height"], row["chain"]) == (height, 0), change)})
     assert found(audited(lake), "headers") == expected
 
 
@@ -178,12 +180,12 @@ def test_decreasing_watermark_is_named(folder: Path, tmp_path: Path) -> None:
     row = collected[-1]
     path = log_file(lake, "collected", row["height"], row["chain"])
     rows = opened.lake.sealed_table(path, opened.lake.log_files("collected")[path])
-    files = {path: altered(rows, "begin", lambda each: each == row, lambda begin: begin - 1)}
+    files = {path: alter_first(rows, "begin", lambda each: each == row, lambda begin: begin - 1)}
     last = opened.lake.last_manifest()
     last = last.at(last.last)
     (path,) = last.state["cursors"]["0"].rows
     cursors = opened.lake.sealed_table(path, last.files[path])
-    files[path] = altered(cursors, "index", lambda each: each["index"] > 0, lambda index: 0)
+    files[path] = alter_first(cursors, "index", lambda each: each["index"] > 0, lambda index: 0)
     replace(lake, files)
     named = [row for row in audited(lake).violations.to_pylist() if row["check"] == "watermarks"]
     to = next(each["destination"] for each in cursors.to_pylist() if each["index"] > 0)

@@ -35,7 +35,7 @@ STREAM_OF_ONE = 'limits = "deployed"\ntimeouts = "on"\nrequest_lifetime_seconds 
 """Options under which messages wait in output queues, and some time out there."""
 
 
-def derived(lake: str, range_rows: int, held: int) -> tuple[list[str], list[str]]:
+def ledger_texts(lake: str, range_rows: int, held: int) -> tuple[list[str], list[str]]:
     """Return the rows of a lake's ledger and its movements of value, sorted, as text."""
     ledger = LedgerDerivation(Lake.at(lake), range_rows=range_rows, most_held=held)
     parts = list(ledger.rows(0, ledger.lake.last_height() + 1))
@@ -58,7 +58,7 @@ def stored(ledger: Ledger) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("protocol", "seed"), CHANCES)
 def test_run_with_faults_keeps_its_guarantees_for_any_ranges(protocol: str, seed: int, tmp_path: Path) -> None:
     lake = chance_lake(tmp_path, protocol, seed)
-    assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 40, 3)
+    assert ledger_texts(lake, 1 << 20, 1 << 20) == ledger_texts(lake, 40, 3)
     with open_or_derive_ledger(lake) as ledger:
         found = audited(ledger)
     # Messages that a fault keeps from their destination for ever are lost; no other guarantee is violated.
@@ -291,7 +291,7 @@ source = "script"
 def test_forged_request_takes_no_answer_from_the_repeated_call(protocol: str, tick: int, tmp_path: Path) -> None:
     text = FORGED_CALL.format(protocol=protocol, tick=tick)
     lake = lake_of(tmp_path, text + user_calls(range(4), [("asker", "echo", "m", 1, 1)]))
-    assert derived(lake, 1 << 20, 1 << 20) == derived(lake, 10, 3)
+    assert ledger_texts(lake, 1 << 20, 1 << 20) == ledger_texts(lake, 10, 3)
     with open_or_derive_ledger(lake) as ledger:
         rows, found = stored(ledger), audited(ledger)
     forged = {row["index"] for row in rows if row["detail"] == "forged"}

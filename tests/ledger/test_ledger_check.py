@@ -20,7 +20,7 @@ COMMITS = CHECKPOINT_EVERY + 5
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def merged_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a ledger of more commits than one checkpoint covers, with merged files."""
     place = tmp_path_factory.mktemp("made") / "ledger"
     ledger = create_ledger(str(place), 2)
@@ -37,8 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ledger(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "ledger"))
+def ledger(merged_ledger: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(merged_ledger, tmp_path / "ledger"))
 
 
 def test_verified_ledger_has_no_corruption(ledger: Path) -> None:

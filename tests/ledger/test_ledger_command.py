@@ -38,7 +38,7 @@ NOW = 1_700_000_000
 Row = dict[str, Any]
 
 
-def made() -> list[Row]:
+def message_rows() -> list[Row]:
     """Return events of messages over a few lanes; some have no index, some no height."""
     draw, rows = Random(5), []
     for number in range(300):
@@ -60,7 +60,7 @@ def made() -> list[Row]:
     return rows
 
 
-def stored(place: Path, commits: list[list[Row]], buckets: int) -> Ledger:
+def store_ledger(place: Path, commits: list[list[Row]], buckets: int) -> Ledger:
     """Return a ledger; the first commit is in files of buckets, later ones in files of all."""
     ledger = create_ledger(str(place), buckets)
     for number, rows in enumerate(commits):
@@ -76,13 +76,13 @@ def stored(place: Path, commits: list[list[Row]], buckets: int) -> Ledger:
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    return made()
+    return message_rows()
 
 
 @pytest.fixture(scope="module")
 def ledger(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """Return a ledger of four buckets: three commits, two of them with some equal rows."""
-    return stored(tmp_path_factory.mktemp("rows") / "ledger", [rows[:400], rows[300:500], rows[500:]], 4)
+    return store_ledger(tmp_path_factory.mktemp("rows") / "ledger", [rows[:400], rows[300:500], rows[500:]], 4)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +249,7 @@ def test_sql_sees_each_event_once_and_amounts_as_numbers(ledger: Ledger) -> None
 def test_files_of_exactly_the_selected_rows_are_read_in_place(
     ledger: Ledger, rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = stored(tmp_path / "once", [rows], 2)
+    once = store_ledger(tmp_path / "once", [rows], 2)
     monkeypatch.setattr(sql, "_written", lambda *_: pytest.fail("a table is written"))
     assert asked(once, "select count(*) as n from ledger") == [{"n": len(rows)}]
     with pytest.raises(pytest.fail.Exception):
@@ -297,7 +297,7 @@ def test_long_query_leaves_no_files_and_spills(ledger: Ledger, tmp_path: Path, c
 
 
 def test_corruption_is_found_by_filters_and_by_sql(rows: list[Row], tmp_path: Path, cli: Run) -> None:
-    ledger = stored(tmp_path / "ledger", [rows], 1)
+    ledger = store_ledger(tmp_path / "ledger", [rows], 1)
     (file,) = ledger.files("ledger")
     path = tmp_path / "ledger" / file.path
     content = bytearray(path.read_bytes())

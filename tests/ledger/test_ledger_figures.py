@@ -23,7 +23,7 @@ from causeway.ledger import bucket_scan
 from causeway.ledger.store import LedgerDamaged, open_ledger
 from causeway.network.network import LakeNetwork
 from causeway.storage.lake import Lake
-from tests.ledger.test_figures import EXAMPLES, stored, there_and_back
+from tests.ledger.test_figures import EXAMPLES, store_ledger, there_and_back
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_figures_runner_makes_no_difference(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_ledger(Workload(8_000, 20), str(tmp_path / "large"), 4, 2)
-    stored(tmp_path / "small", there_and_back(), [{"lane": "asks", "promise": "answered"}])
+    store_ledger(tmp_path / "small", there_and_back(), [{"lane": "asks", "promise": "answered"}])
     jobs: list[list[int]] = []
     told: list[int] = []
     run = bucket_scan.run_buckets
@@ -87,7 +87,9 @@ def test_messages_are_a_frame_of_the_users_session(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selections, "SMALL_ROWS", 0)  # so that the session is used for figures, too
-    with cw.open(stored(tmp_path / "ledger", there_and_back(), [{"lane": "asks", "promise": "answered"}])) as opened:
+    with cw.open(
+        store_ledger(tmp_path / "ledger", there_and_back(), [{"lane": "asks", "promise": "answered"}])
+    ) as opened:
         frame = opened.calls.spark()
         counted = frame.groupBy("outcome").count().orderBy("outcome").collect()
         assert [tuple(row) for row in counted] == [("answered", 3), ("pending", 2), ("refunded", 1), ("rejected", 2)]

@@ -36,7 +36,7 @@ TEXTS = st.one_of(
 )
 
 
-def plainly(text: str | None) -> tuple[int, DigitsStatus]:
+def parse_plainly(text: str | None) -> tuple[int, DigitsStatus]:
     """Return the kind of a text by Python's own numbers."""
     stripped = "" if text is None else text.strip(" \t\n\r\v\f")
     if not stripped:
@@ -55,7 +55,7 @@ def plainly(text: str | None) -> tuple[int, DigitsStatus]:
 @given(st.lists(TEXTS, max_size=30), st.integers(0, 3))
 def test_texts_are_exact_numbers_or_classified(texts: list[str | None], skipped: int) -> None:
     found = parse_numbers(pa.array(texts, pa.string()).slice(skipped))
-    expected = [plainly(text) for text in texts[skipped:]]
+    expected = [parse_plainly(text) for text in texts[skipped:]]
     read = [sum(int(word) << 64 * place for place, word in enumerate(row)) for row in found.words]
     assert list(zip(read, found.found.tolist(), strict=True)) == [(number, int(kind)) for number, kind in expected]
     words, kinds = found.u64()

@@ -26,7 +26,7 @@ def rows_of(random: Random, count: int) -> pa.Table:
     return table(rows, LEDGER_SCHEMA)
 
 
-def stored(folder: Path, random: Random, files: int, loose: int) -> Ledger:
+def store_ledger(folder: Path, random: Random, files: int, loose: int) -> Ledger:
     """Return a ledger with so many commits of a file per bucket, and some of a file for all; many rows are repeated."""
     ledger = create_ledger(str(folder / "ledger"), BUCKETS)
     rows = rows_of(random, 6)
@@ -48,7 +48,7 @@ def test_parts_are_the_rows_of_the_bucket(
 ) -> None:
     monkeypatch.setattr(store, "ROW_GROUP", 7)
     monkeypatch.setattr(stored_parts, "PART_ROWS", 7)
-    ledger = stored(tmp_path, Random(files + 10 * loose), files, loose)
+    ledger = store_ledger(tmp_path, Random(files + 10 * loose), files, loose)
     for bucket in range(BUCKETS):
         rows = ledger.rows(bucket)
         parts = list(bucket_parts(ledger, bucket))
@@ -63,7 +63,7 @@ def test_parts_are_the_rows_of_the_bucket(
 def test_rows_of_a_part_come_from_its_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "ROW_GROUP", 5)
     monkeypatch.setattr(stored_parts, "GROUPS_AT_ONCE", 4)
-    ledger = stored(tmp_path, Random(3), 1, 0)
+    ledger = store_ledger(tmp_path, Random(3), 1, 0)
     begin, rows = 0, ledger.rows(0)
     groups: list[list[int]] = []
     read = stored_parts._read
@@ -93,7 +93,7 @@ def test_message_larger_than_a_read_stays_in_one_part() -> None:
 
 
 def test_missing_file_is_corruption(tmp_path: Path) -> None:
-    ledger = stored(tmp_path, Random(1), 1, 0)
+    ledger = store_ledger(tmp_path, Random(1), 1, 0)
     (file,) = ledger.files("ledger", 1)
     (tmp_path / "ledger" / file.path).unlink()
     with pytest.raises(LedgerDamaged, match=f"{file.path} is missing"):

@@ -44,7 +44,7 @@ def rows_for(random: Random, number: int) -> pa.Table:
     return table(rows, LEDGER_SCHEMA)
 
 
-def taken(ledger: Ledger, rows: pa.Table, number: int) -> Ledger:
+def commit_rows(ledger: Ledger, rows: pa.Table, number: int) -> Ledger:
     """Commit some rows, in files of all buckets or of one each."""
     writer = LedgerWriter(ledger)
     if number % 3:
@@ -75,19 +75,19 @@ def check(ledger: Ledger, every: list[pa.Table]) -> None:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower the limits so that few rows and commits count as many."""
     for name, value in (("CHECKPOINT_EVERY", 8), ("FILES_PER_MERGE", 4), ("MINIMUM", 16), ("MAXIMUM", 1 << 12)):
         monkeypatch.setattr(maintenance, name, value)
 
 
-def test_many_commits_leave_few_files_and_all_rows(tmp_path: Path, small: None) -> None:
+def test_many_commits_leave_few_files_and_all_rows(tmp_path: Path, small_limits: None) -> None:
     random, place = Random(1), tmp_path / "ledger"
     ledger, every = create_ledger(str(place), BUCKETS), []
     most: dict[str, int] = {}
     for number in range(80):
         every.append(rows_for(random, number))
-        ledger = maintain_ledger(taken(ledger, every[-1], number), 1, kept=0)
+        ledger = maintain_ledger(commit_rows(ledger, every[-1], number), 1, kept=0)
         for folder, _, names in os.walk(place):
             most[Path(folder).name] = max(most.get(Path(folder).name, 0), len(names))
         if number % 39 == 0:
@@ -99,13 +99,13 @@ def test_many_commits_leave_few_files_and_all_rows(tmp_path: Path, small: None) 
     assert open_ledger(str(place)) == ledger
 
 
-def test_open_ledger_is_read_as_of_its_opening(tmp_path: Path, small: None) -> None:
+def test_open_ledger_is_read_as_of_its_opening(tmp_path: Path, small_limits: None) -> None:
     random, place = Random(2), str(tmp_path)
     ledger, every = create_ledger(place, BUCKETS), []
     before: list[tuple[Ledger, list[pa.Table]]] = []
     for number in range(20):
         every.append(rows_for(random, number))
-        ledger = maintain_ledger(taken(ledger, every[-1], number))
+        ledger = maintain_ledger(commit_rows(ledger, every[-1], number))
         before.append((open_ledger(place), [*every]))
     for opened, had in before:
         check(opened, had)
@@ -149,7 +149,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], N
 
 
 def test_ledger_killed_at_any_instant_continues_to_the_same_rows(
-    tmp_path: Path, small: None, killed: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small_limits: None, killed: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step is repeated until it completes, killed one call later each time."""
     monkeypatch.setattr(maintenance, "CHECKPOINT_EVERY", 3)
@@ -158,7 +158,7 @@ def test_ledger_killed_at_any_instant_continues_to_the_same_rows(
     for number in range(7):
         rows = rows_for(random, number)
         steps: list[Callable[[Ledger], Ledger]] = [
-            partial(taken, rows=rows, number=number),
+            partial(commit_rows, rows=rows, number=number),
             partial(maintain_ledger, threads=1, kept=0),
         ]
         for place_of, step in enumerate(steps):
@@ -195,11 +195,11 @@ def test_one_of_two_concurrent_commits_counts(tmp_path: Path) -> None:
     assert len(list((tmp_path / "ledger" / "bucket=00").iterdir())) == 1
 
 
-def test_corrupted_checkpoint_is_skipped_and_a_missing_commit_is_named(tmp_path: Path, small: None) -> None:
+def test_corrupted_checkpoint_is_skipped_and_a_missing_commit_is_named(tmp_path: Path, small_limits: None) -> None:
     random, ledger, every = Random(4), create_ledger(str(tmp_path), BUCKETS), []
     for number in range(20):
         every.append(rows_for(random, number))
-        ledger = maintain_ledger(taken(ledger, every[-1], number))
+        ledger = maintain_ledger(commit_rows(ledger, every[-1], number))
     checkpoints = sorted((tmp_path / "checkpoints").iterdir())
     assert len(checkpoints) > 1
     checkpoints[-1].write_bytes(checkpoints[-1].read_bytes().replace(b"ledger", b"ledgex"))
@@ -214,7 +214,7 @@ def test_ledger_without_its_last_commits_is_corrupted(tmp_path: Path) -> None:
     ledger, every = create_ledger(str(tmp_path), BUCKETS), []
     for number in range(3):
         every.append(rows_for(Random(number), number))
-        ledger = taken(ledger, every[-1], number)
+        ledger = commit_rows(ledger, every[-1], number)
     manifests = sorted((tmp_path / "manifests").iterdir())
     last = manifests[-1].read_bytes()
     manifests[-1].unlink()
@@ -226,7 +226,7 @@ def test_ledger_without_its_last_commits_is_corrupted(tmp_path: Path) -> None:
     # Another commit of the same number differs from the committed one.
     other = create_ledger(str(tmp_path / "other"), BUCKETS)
     for number in range(3):
-        other = taken(other, rows_for(Random(9), number), number)
+        other = commit_rows(other, rows_for(Random(9), number), number)
     head = (tmp_path / "other" / "ledger.head").read_bytes()
     manifests[-2].write_bytes((tmp_path / "other" / "manifests" / manifests[-2].name).read_bytes())
     with pytest.raises(LedgerDamaged, match=r"0000000001\.json does not follow on the commit before it"):
@@ -241,10 +241,10 @@ def test_head_is_a_required_lower_bound(tmp_path: Path) -> None:
     ledger, head = create_ledger(str(tmp_path), BUCKETS), tmp_path / "ledger.head"
     first = rows_for(Random(1), 0)
     before = head.read_bytes()
-    ledger = taken(ledger, first, 0)
+    ledger = commit_rows(ledger, first, 0)
     head.write_bytes(before)  # killed between the manifest and the head
     check(open_ledger(str(tmp_path)), [first])
-    taken(open_ledger(str(tmp_path)), first, 1)
+    commit_rows(open_ledger(str(tmp_path)), first, 1)
     check(open_ledger(str(tmp_path)), [first, first])
     damaged = bytearray(head.read_bytes())
     damaged[20] ^= 1
@@ -259,7 +259,7 @@ def test_head_is_a_required_lower_bound(tmp_path: Path) -> None:
     (tmp_path / "old" / "manifests").mkdir()
     (tmp_path / "old" / "ledger.json").write_bytes(encoded({"format": 1, "buckets": BUCKETS}, in_lines=True))
     old = open_ledger(str(tmp_path / "old"))
-    taken(old, first, 0)
+    commit_rows(old, first, 0)
     check(open_ledger(str(tmp_path / "old")), [first])
     (tmp_path / "old" / "manifests" / "0000000000.json").unlink()
     with pytest.raises(LedgerDamaged, match="is missing"):

@@ -44,7 +44,7 @@ BUCKETS = 4
 LIMIT = 1000
 
 
-def committed(ledger: Ledger, case: Case, random: Random, left: list[int]) -> Ledger:
+def commit_some(ledger: Ledger, case: Case, random: Random, left: list[int]) -> Ledger:
     """Commit some of the remaining rows, with some of the windows, and occasionally other guarantees."""
     count = random.choice((0, 1, 2, 5, len(left)))
     own, left[:] = left[:count], left[count:]
@@ -80,7 +80,7 @@ def committed(ledger: Ledger, case: Case, random: Random, left: list[int]) -> Le
     return maintain_ledger(ledger.after(writer.commit([], {"movements": moved.num_rows})), kept=0.0)
 
 
-def alike(one: AuditResult, other: AuditResult) -> None:
+def assert_equal_audits(one: AuditResult, other: AuditResult) -> None:
     assert one.checks == other.checks
     for name in ("violations", "completeness", "lanes", "sums", "abroad"):
         assert getattr(one, name).to_pylist() == getattr(other, name).to_pylist(), name
@@ -117,7 +117,7 @@ def test_each_incremental_audit_equals_a_full_audit(
     left = random.sample(range(len(case.rows)), len(case.rows))
     with LedgerWatch(ledger.storage.uri, LIMIT) as watch:
         while left:
-            ledger = committed(ledger, case, random, left)
+            ledger = commit_some(ledger, case, random, left)
             watched = watch.look()
             assert watched is not None and not watched.unread
             assert few_at_a_time or not watched.behind
@@ -126,11 +126,11 @@ def test_each_incremental_audit_equals_a_full_audit(
                 assert watched is not None and watched.behind <= behind
             assert watch.look() is None
             whole = audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT)
-            alike(watched.audit, whole)
+            assert_equal_audits(watched.audit, whole)
             with LedgerWatch(ledger.storage.uri, LIMIT) as another:
                 begun = another.look()
                 assert begun is not None
-                alike(begun.audit, whole)
+                assert_equal_audits(begun.audit, whole)
 
 
 def test_second_pass_findings_are_recomputed_when_other_buckets_change(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_second_pass_findings_are_recomputed_when_other_buckets_change(tmp_path:
         for _ in range(2):
             watched = watch.look()
             assert watched is not None
-            alike(watched.audit, audit_ledger(open_ledger(place), limit=ledger_watch.NAMED_FINDINGS))
+            assert_equal_audits(watched.audit, audit_ledger(open_ledger(place), limit=ledger_watch.NAMED_FINDINGS))
             # The first of all completes before the others are sent: fewer are in flight without new rows.
             commit((elsewhere, "acknowledged", 15))
 
@@ -194,7 +194,9 @@ def test_timeout_is_compared_again_with_heights_of_other_buckets(tmp_path: Path)
             assert watched is not None
             reasons = watched.audit.checks["agreement"].reasons
             assert reasons.get(("violated", "timed_out_too_early"), 0) == early
-            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED_FINDINGS))
+            assert_equal_audits(
+                watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED_FINDINGS)
+            )
 
 
 def test_continued_messages_are_judged_again_with_more_continuations(tmp_path: Path) -> None:
@@ -207,7 +209,9 @@ def test_continued_messages_are_judged_again_with_more_continuations(tmp_path: P
             watched = watch.look()
             assert watched is not None
             assert watched.audit.checks["delivery"].reasons["noted", "carried_on"] == number + 1
-            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED_FINDINGS))
+            assert_equal_audits(
+                watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED_FINDINGS)
+            )
 
 
 @pytest.mark.parametrize(
@@ -234,11 +238,13 @@ def test_later_guarantees_count(promise: Row, check: str, reason: tuple[str, str
             watched = watch.look()
             assert watched is not None
             assert watched.audit.checks[check].reasons.get(reason, 0) == count
-            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED_FINDINGS))
+            assert_equal_audits(
+                watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=ledger_watch.NAMED_FINDINGS)
+            )
 
 
 @pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def scanned_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Number of runs of each scanned bucket."""
     found: list[int] = []
 
@@ -251,7 +257,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_only_buckets_with_new_rows_are_scanned(tmp_path: Path, passed: list[int]) -> None:
+def test_only_buckets_with_new_rows_are_scanned(tmp_path: Path, scanned_runs: list[int]) -> None:
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
 
     def commit(ledger: Ledger, segments: range, last: int, *events: str) -> Ledger:
@@ -261,17 +267,17 @@ def test_only_buckets_with_new_rows_are_scanned(tmp_path: Path, passed: list[int
     whole = ("sent", "received", "acknowledged")
     with LedgerWatch(ledger.storage.uri) as watch:
         ledger = commit(ledger, range(40), 3, *whole)
-        assert watch.look() is not None and len(passed) == BUCKETS
+        assert watch.look() is not None and len(scanned_runs) == BUCKETS
         # One message more, in one bucket; the windows have grown, but no message is missing elsewhere.
-        passed.clear()
+        scanned_runs.clear()
         ledger = commit(ledger, range(40, 41), 4, "sent")
-        assert watch.look() is not None and len(passed) == 1
+        assert watch.look() is not None and len(scanned_runs) == 1
         # It is still open, so its bucket is scanned with the current windows.
-        passed.clear()
+        scanned_runs.clear()
         ledger = commit(ledger, range(41, 42), 5, *whole)
-        assert watch.look() is not None and 1 <= len(passed) <= 2
-        passed.clear()
-        assert watch.look() is None and not passed
+        assert watch.look() is not None and 1 <= len(scanned_runs) <= 2
+        scanned_runs.clear()
+        assert watch.look() is None and not scanned_runs
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
@@ -308,4 +314,4 @@ def test_late_duplicate_and_unmatched_answers_are_found_in_any_bucket(
             while watched is not None and watched.behind:
                 watched = watch.look()
             assert watched is not None
-            alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))
+            assert_equal_audits(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))

@@ -26,7 +26,7 @@ HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amoun
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def ingested(folder: Path, nonces: range, *, twice: bool = False) -> str:
+def ingest_records(folder: Path, nonces: range, *, twice: bool = False) -> str:
     rows = []
     for nonce in nonces:
         for side, chain, at in (("send", "ethereum", 10_000), ("recv", "moonbeam", 20_000)):
@@ -43,7 +43,7 @@ def ingested(folder: Path, nonces: range, *, twice: bool = False) -> str:
 
 
 def test_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
-    with cw.open(ingested(tmp_path, range(5), twice=True)) as ledger:
+    with cw.open(ingest_records(tmp_path, range(5), twice=True)) as ledger:
         found = ledger.audit()
         assert not found.holds and found.checks["authenticity"].violated == 1
         assert ledger.audit("finality").holds and [*ledger.audit("finality").checks] == ["finality"]
@@ -62,7 +62,7 @@ def test_ledger_is_audited_traced_and_read_as_tables(tmp_path: Path) -> None:
 
 
 def test_later_commits_are_visible_after_a_reload(tmp_path: Path) -> None:
-    with cw.open(ingested(tmp_path, range(3))) as ledger:
+    with cw.open(ingest_records(tmp_path, range(3))) as ledger:
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "c.csv").write_text(HEAD + "eth->moonbeam,send,ethereum,9,0xnew,9,gold,me,1\n")
         more = ["ingest", "bridge-events", str(tmp_path / "more"), "--lake", ledger.place]
@@ -90,7 +90,7 @@ def test_lake_of_a_run_is_opened_as_a_ledger_and_left_unchanged(tmp_path: Path) 
 
 
 def test_tables_are_frames_of_the_users_session(tmp_path: Path, spark: SparkSession) -> None:
-    place = ingested(tmp_path, range(5), twice=True)
+    place = ingest_records(tmp_path, range(5), twice=True)
     for name in ("a", "b"):  # two files record one movement
         moved = {
             "protocol": "p",
@@ -158,7 +158,7 @@ def test_documented_columns_of_calls_match_the_code() -> None:
 
 
 def test_pandas_groups_by_the_names_of_rows(tmp_path: Path) -> None:
-    with cw.open(ingested(tmp_path, range(3))) as opened:
+    with cw.open(ingest_records(tmp_path, range(3))) as opened:
         for rows in (opened.ledger, opened.calls, opened.lanes):
             frame = rows.pandas()
             assert not any(isinstance(kind, pd.CategoricalDtype) for kind in frame.dtypes), rows.name
@@ -167,7 +167,7 @@ def test_pandas_groups_by_the_names_of_rows(tmp_path: Path) -> None:
 
 
 def test_arrow_stream_readers_accept_tables_directly(tmp_path: Path) -> None:
-    with cw.open(ingested(tmp_path, range(4))) as opened:
+    with cw.open(ingest_records(tmp_path, range(4))) as opened:
         rows, lanes = opened.ledger, opened.lanes
         assert rows.columns == rows.arrow().column_names and lanes.columns[:2] == ["protocol", "source"]
         assert (

@@ -31,7 +31,7 @@ EVERYWHERE = {
 """Kinds of violations for lakes of every protocol."""
 
 
-def derived(lake: str) -> Case:
+def derive_case(lake: str) -> Case:
     """The ledger of a lake; ``log_row``: its ``source_row`` there."""
     with open_or_derive_ledger(lake) as ledger:
 
@@ -47,7 +47,7 @@ def derived(lake: str) -> Case:
 def honest_and_planted(lake: str, random: Random) -> set[str]:
     """Judge the ledger of a lake unchanged, with one violation of each kind, and each with a part removed; return
     the planted violations."""
-    rested = derived(lake)
+    rested = derive_case(lake)
     found = rested.audit(random.choice((1, 3)), LIMIT)
     compare(rested, found)
     # Messages withheld by faults are lost when the run is idle; no other guarantee is violated.

@@ -23,7 +23,7 @@ from causeway.report.first_screen import time_section
 from causeway.report.sections import lanes_section, outcomes_section, report_page
 from causeway.report.summary import count_lane_findings, worst_and_first
 from tests.analysis.test_figures import case_of
-from tests.faces.ledgers import BEGIN, SECOND, both_ends, stored
+from tests.faces.ledgers import BEGIN, SECOND, both_ends, store_ledger
 from tests.support.properties.audit_ledgers import table
 
 LAST_INDEX = (1 << 64) - 1
@@ -33,7 +33,7 @@ def test_lane_may_lack_as_many_messages_as_there_are_indices(tmp_path: Path) -> 
     rows = [row for index in (0, 2) for row in both_ends("a", "x", "y", index)]
     far = [{**row, "index": LAST_INDEX, "time": None} for row in both_ends("b", "x", "y", 1)]
     promises = [{"promise": "numbered", "protocol": "bridge"}]
-    place = stored(tmp_path, [*rows, *both_ends("b", "x", "y", 0), *far], promises=promises)
+    place = store_ledger(tmp_path, [*rows, *both_ends("b", "x", "y", 0), *far], promises=promises)
     with cw.open(place) as opened:
         found = report_data(opened)["completeness"]
     assert [(row["lane"], row["missing"]) for row in found["gaps"]["rows"]] == [("b", LAST_INDEX - 1), ("a", 1)]
@@ -46,7 +46,7 @@ def test_protocol_messages_are_counted_apart_from_failed_calls(tmp_path: Path) -
     tried = [{**refused, "kind": "control", "index": None, "message_id": f"try-{n}", "event": "rejected"} for n in "ab"]
     for folder, rows in (("own", []), ("tried", tried)):
         (tmp_path / folder).mkdir()
-        with cw.open(stored(tmp_path / folder, [*sent, refused, *rows])) as opened:
+        with cw.open(store_ledger(tmp_path / folder, [*sent, refused, *rows])) as opened:
             data = report_data(opened)
         section, outcomes = time_section(data), outcomes_section(data)
         assert section is not None and outcomes is not None and "Unsuccessful messages" in section.body
@@ -58,14 +58,14 @@ def test_scrolling_lane_table_has_its_row_count(tmp_path: Path) -> None:
     for lanes, said in ((8, False), (28, True)):
         (folder := tmp_path / str(lanes)).mkdir()
         rows = [row for number in range(lanes) for row in both_ends(str(number), "x", "y", 0)]
-        with cw.open(stored(folder, rows)) as opened:
+        with cw.open(store_ledger(folder, rows)) as opened:
             section = lanes_section(report_data(opened))
         assert section is not None and (f"The table has {lanes} lanes" in section.body) is said
 
 
 def test_lane_findings_are_all_counted_beyond_those_named(tmp_path: Path) -> None:
     forged = [row for index in range(9) for row in both_ends("a", "x", "y", index, amount=1)]
-    with cw.open(stored(tmp_path, [*forged, *both_ends("b", "x", "y", 0)])) as opened:
+    with cw.open(store_ledger(tmp_path, [*forged, *both_ends("b", "x", "y", 0)])) as opened:
         found = opened.audit(limit=2)
     checks = found.checks.values()
     assert found.violations.arrow().num_rows < found.checks["authenticity"].violated == 9
@@ -80,7 +80,7 @@ def test_long_task_reports_the_progress_of_each_step(tmp_path: Path) -> None:
     def begin(step: str) -> PassProgressCallback:
         return lambda done, of: told.update({step: (done, of)})
 
-    place = stored(tmp_path, [row for index in range(9) for row in both_ends("a", "x", "y", index)])
+    place = store_ledger(tmp_path, [row for index in range(9) for row in both_ends("a", "x", "y", index)])
     with cw.open(place, steps=begin) as opened:
         report_data(opened, steps=begin)
         _ = opened.figures
@@ -90,7 +90,7 @@ def test_long_task_reports_the_progress_of_each_step(tmp_path: Path) -> None:
 
 def test_run_length_near_the_largest_index_has_all_its_digits(tmp_path: Path) -> None:
     far = [{**row, "index": LAST_INDEX, "time": None} for row in both_ends("a", "x", "y", 1)]
-    place = stored(tmp_path, [*both_ends("a", "x", "y", 0), *far], promises=[{"promise": "numbered"}])
+    place = store_ledger(tmp_path, [*both_ends("a", "x", "y", 0), *far], promises=[{"promise": "numbered"}])
     with cw.open(place) as opened:
         [gap] = [row for row in opened.audit().violations if row["check"] == "gaps"]
         said = finding_phrase(gap)
@@ -127,7 +127,7 @@ def test_findings_on_the_first_screen_link_to_their_journeys(tmp_path: Path) -> 
     """Also if the earliest is none of the worst, for checks with many findings."""
     early = [row for index in range(9) for row in both_ends("a", "x", "y", index, after=-(1 + index))]
     promises = [{"promise": "final_after", "number": 10**6}]
-    with cw.open(stored(tmp_path, early, promises=promises)) as opened:
+    with cw.open(store_ledger(tmp_path, early, promises=promises)) as opened:
         data = report_data(opened)
     shown = [row for check in data["checks"] if check["violated"] for _, row in worst_and_first(check, "violated")]
     assert {row["check"] for row in shown} == {"causality", "finality"} and len(shown) == 4
@@ -139,7 +139,7 @@ def in_no_lane(folder: Path) -> str:
     rows = [row for lane in "abc" for row in both_ends(lane, "x", "y", 1)] + both_ends("a", "x", "y", 3)[1:]
     lost = {"protocol": "bridge", "kind": "request", "message_id": "m", "chain": "x", "stated_by": "test"}
     rows.append({**lost, "event": "sent", "time": (BEGIN + 1) * SECOND})
-    return stored(folder, rows, promises=[{"promise": "numbered"}])
+    return store_ledger(folder, rows, promises=[{"promise": "numbered"}])
 
 
 def test_lanes_are_counted_alike_and_unknown_findings_are_no_unknown_messages(
@@ -164,7 +164,7 @@ def test_lanes_are_counted_alike_and_unknown_findings_are_no_unknown_messages(
 def test_page_counts_the_lanes_of_its_table(tmp_path: Path) -> None:
     rows = [row for number in range(9) for row in both_ends(f"l{number}", "x", "y", 1)]
     rows.append({"protocol": "bridge", "kind": "request", "message_id": "m", "chain": "x", "event": "sent"})
-    with cw.open(stored(tmp_path, rows)) as opened:
+    with cw.open(store_ledger(tmp_path, rows)) as opened:
         page = report_page(report_data(opened))
     assert "9 lanes between 2 chains" in page and "The table has 9 lanes and what is in no lane;" in page
 
@@ -174,7 +174,7 @@ def test_pending_figure_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixtur
     rows += both_ends("a", "x", "y", 20)[:1] + both_ends("a", "x", "y", 65)[:1]
     windows = [{"chain": name, "first_time": BEGIN * SECOND, "last_time": (BEGIN + 700) * SECOND} for name in "xy"]
     promises = [{"promise": "received", "number": 100 * SECOND}]
-    place = stored(tmp_path, rows, windows, promises)
+    place = store_ledger(tmp_path, rows, windows, promises)
     with cw.open(place) as opened:
         page = report_page(report_data(opened))
     assert "; 1 message pending" in page and "no outcome yet; still in time: 1; " in page
@@ -185,7 +185,7 @@ def test_pending_figure_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_one_is_singular_and_years_have_four_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     year_1 = -62_135_596_800 * SECOND
     (one,) = both_ends("a", "x", "y", 1)[:1]
-    place = stored(tmp_path, [{**one, "time": year_1}], [{"chain": "y", "last_time": year_1 + 90 * SECOND}])
+    place = store_ledger(tmp_path, [{**one, "time": year_1}], [{"chain": "y", "last_time": year_1 + 90 * SECOND}])
     execute(["backlog", place], build_app, "causeway")
     out = capsys.readouterr().out
     assert "1 message was sent; 1 pending (no outcome yet)" in out

@@ -48,7 +48,7 @@ def row(event: str, chain: str, seconds: int | None, **more: Any) -> Row:
     return {**LANE, "kind": "request", "event": event, "chain": chain, "time": time, "stated_by": "t", **more}
 
 
-def stored(place: Path, commits: list[list[Row]], buckets: int = 4) -> Ledger:
+def store_ledger(place: Path, commits: list[list[Row]], buckets: int = 4) -> Ledger:
     ledger = create_ledger(str(place), buckets)
     for rows in commits:
         writer = LedgerWriter(ledger)
@@ -103,7 +103,7 @@ def test_delivery_time_ends_at_the_first_genuine_receipt(tmp_path: Path, capsys:
         ("received", (AGAIN,)),
         ("received", (AGAIN, OTHER_CONTENT)),
     ]
-    stored(tmp_path / "l", [rows])
+    store_ledger(tmp_path / "l", [rows])
     assert execute(["trace", str(tmp_path / "l"), "l/5"], build_app, "causeway") == OK
     head, _, first, *_ = capsys.readouterr().out.splitlines()
     assert head == "request p a -> b l 5: received after 37.5 min; 4 foreign receipts, 1 repeated receipt"
@@ -150,7 +150,7 @@ def test_messages_are_found_by_any_name_over_files_and_row_groups(tmp_path: Path
             more = {"transaction": f"{event}-{number % 700}", "sender": f"s{number % 9}"}
             rows.append({**row(event, chain, number), **lane, **named, **more})
     draw.shuffle(rows)
-    ledger = stored(tmp_path / "l", [rows[:4_000], rows[4_000:]])
+    ledger = store_ledger(tmp_path / "l", [rows[:4_000], rows[4_000:]])
 
     def naive(wanted: dict[str, Any]) -> set[MessageKey]:
         found = set()
@@ -186,7 +186,7 @@ def test_answer_and_further_hop_belong_to_their_request(tmp_path: Path, capsys: 
         {**row("sent", "b", 4, index=3, message_id="r", answers="q"), **BACK, "kind": "response"},
         row("sent", "a", 1, index=2, message_id="other"),
     ]
-    ledger = stored(tmp_path / "l", [rows])
+    ledger = store_ledger(tmp_path / "l", [rows])
     assert {
         key.index
         for key in find_related(ledger, read_message_rows(ledger, find_messages(ledger, [{"message_id": ("q",)}])))
@@ -207,7 +207,7 @@ def test_rerouted_answer_is_one_message_of_two_lanes(tmp_path: Path) -> None:
     first = {**row("sent", "b", 2, index=3), **BACK, **answer}
     refused = {**row("rejected", "a", 3, index=3), **BACK, **answer, "kind": "reject"}
     anew = {**row("sent", "b", 4, index=1), **BACK, **answer, "destination": "c"}
-    ledger = stored(tmp_path / "l", [[asked, first, refused, anew]])
+    ledger = store_ledger(tmp_path / "l", [[asked, first, refused, anew]])
     for narrowed in ({}, {"destination": "a"}, {"destination": "c"}):
         lives = trace_message(ledger, "r", **narrowed).lives
         assert [(life.lane[2], life.index, life.outcome) for life in lives] == [
@@ -215,7 +215,7 @@ def test_rerouted_answer_is_one_message_of_two_lanes(tmp_path: Path) -> None:
         ]  # fmt: skip
     other = {**row("sent", "b", 4, index=9), **BACK, **answer, "answers": "p", "destination": "d"}
     with pytest.raises(SeveralMessages):
-        trace_message(stored(tmp_path / "other", [[asked, first, other]]), "r")
+        trace_message(store_ledger(tmp_path / "other", [[asked, first, other]]), "r")
 
 
 def test_message_is_followed_under_its_continuation_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,7 +223,7 @@ def test_message_is_followed_under_its_continuation_ids(tmp_path: Path, capsys: 
     sent = [
         row("sent", "a", n, message_id=ids[n], continues=ids[n - 1] if n else None, lane=f"hop {n}") for n in (0, 1, 2)
     ]
-    ledger = stored(
+    ledger = store_ledger(
         tmp_path / "ledger", [[each] for each in sent] + [[row("received", "b", 9, message_id="three", lane="hop 2")]]
     )
     for name in ids:
@@ -233,7 +233,7 @@ def test_message_is_followed_under_its_continuation_ids(tmp_path: Path, capsys: 
         ]  # fmt: skip
     assert execute(["trace", str(tmp_path / "ledger"), "one"], build_app, "causeway") == OK
     assert "one: carried on by two" in capsys.readouterr().out
-    other = stored(tmp_path / "other", [[row("sent", "a", 1, message_id="one"), {**sent[1], "protocol": "q"}]])
+    other = store_ledger(tmp_path / "other", [[row("sent", "a", 1, message_id="one"), {**sent[1], "protocol": "q"}]])
     assert trace_message(other, "one").lives[0].outcome == "pending"
 
 
@@ -245,7 +245,7 @@ def test_name_matches_by_prefix_or_as_printed(tmp_path: Path, capsys: pytest.Cap
     ]
     rows.append(row("sent", "a", 1, index=99, transaction=ids[3]))
     place = str(tmp_path / "l")
-    ledger = stored(tmp_path / "l", [rows[:10], rows[10:]])
+    ledger = store_ledger(tmp_path / "l", [rows[:10], rows[10:]])
 
     def traced(message: str) -> list[int | None]:
         return [life.index for life in trace_message(ledger, message).lives]
@@ -281,7 +281,7 @@ def test_only_candidate_row_groups_are_read(tmp_path: Path, monkeypatch: pytest.
         for lane in range(4)
         for number, index in enumerate(range(100))
     ]
-    ledger, read = stored(tmp_path / "l", [rows], buckets=1), []
+    ledger, read = store_ledger(tmp_path / "l", [rows], buckets=1), []
     whole = StoredParquet.read_row_group
 
     def counted(file: StoredParquet, group: int, **options: Any) -> pa.Table:
@@ -299,7 +299,7 @@ def test_several_messages_are_listed_with_escaped_names(tmp_path: Path, capsys: 
         row("sent", "a", 1, index=number, transaction=evil, sender=1_500 * "\xe9", message_id=f"{evil}{number}")
         for number in range(30)
     ]
-    stored(tmp_path / "l", [rows])
+    store_ledger(tmp_path / "l", [rows])
     place = str(tmp_path / "l")
     assert execute(["trace", place, evil], build_app, "causeway") == BAD_INPUT
     err = capsys.readouterr().err
@@ -322,14 +322,14 @@ def test_several_messages_are_listed_with_escaped_names(tmp_path: Path, capsys: 
 def test_missing_message_ends_with_one_line(
     tmp_path: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stored(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1)]])
+    store_ledger(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1)]])
     assert execute(["trace", str(tmp_path / "l"), *arguments], build_app, "causeway") == BAD_INPUT
     err = capsys.readouterr().err
     assert text in err and err.count("\n") == 1
 
 
 def test_largest_index_is_found(tmp_path: Path) -> None:
-    ledger = stored(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1), row("sent", "a", 1, index=1)]], 1)
+    ledger = store_ledger(tmp_path / "l", [[row("sent", "a", 1, index=2**64 - 1), row("sent", "a", 1, index=1)]], 1)
     assert [key.index for key in find_messages(ledger, [{"lane": ("l",), "index": (2**64 - 1,)}])] == [2**64 - 1]
 
 

@@ -29,7 +29,7 @@ from causeway.network.replay import recorded_deployment
 from causeway.storage.commit_log import decoded, encoded
 from causeway.storage.integrity import verify_lake
 from causeway.storage.lake import Lake, LakeDamaged
-from tests.resealed import altered, log_file, replace
+from tests.resealed import alter_first, log_file, replace
 from tests.support.common.forked_lakes import SCENARIOS, forked_lake, recorded_lake
 
 
@@ -113,7 +113,7 @@ def test_altered_states_are_detected(folder: Path, tmp_path: Path) -> None:
     files = {}
     for table, column, height in (("accounts", "balance_low", 5), ("relayers", "fees", 10)):
         path, rows = state_file(Lake.at(str(lake)), table, height)
-        files[path] = altered(rows, column, lambda row: True, lambda value: value + 1)
+        files[path] = alter_first(rows, column, lambda row: True, lambda value: value + 1)
     replace(lake, files)
     found = [(each.height, each.what, each.reason, len(each.chains)) for each in whole(lake)]
     assert found == [(5, "accounts", DifferenceReason.STATE, 1), (10, "relayers", DifferenceReason.STATE, 1)]
@@ -139,7 +139,7 @@ def test_state_without_roots_is_corruption(
     opened = Lake.at(str(lake))
     commit = next(each for each in map(opened.numbered, range(2, 9)) if table in each.state)
     path, rows = state_file(opened, table, commit.last)
-    replace(lake, {path: altered(rows, column, lambda row: True, lambda before: value)})
+    replace(lake, {path: alter_first(rows, column, lambda row: True, lambda before: value)})
     found = LakeRecheck(open_lake(str(lake)))
     with pytest.raises(LakeDamaged, match=rf"state of \S+ at height {commit.last} another root .*, or none"):
         found.roots(commit.number)
@@ -155,7 +155,7 @@ def test_rows_of_unknown_chains_are_detected(folder: Path, tmp_path: Path) -> No
     one = rows.to_pylist()[-1]
     names = open_lake(str(lake)).names[one["chain"]], f"chain {NO_CHAIN}"
     path = logged(lake, "events", one["height"], one["chain"])[0]
-    replace(lake, {path: altered(rows, "chain", partial(eq, one), lambda chain: NO_CHAIN)})
+    replace(lake, {path: alter_first(rows, "chain", partial(eq, one), lambda chain: NO_CHAIN)})
     assert whole(lake)[0] == DifferingHeight(one["height"], names, "events", DifferenceReason.ROWS, "chain")
 
 
@@ -164,7 +164,11 @@ def test_headers_of_unknown_chains_are_detected(folder: Path, tmp_path: Path) ->
     path, rows = logged(lake, "headers", 10, 0)
     replace(
         lake,
-        {path: altered(rows, "chain", lambda row: (row["height"], row["chain"]) == (10, 0), lambda chain: NO_CHAIN)},
+        {
+            path: alter_first(
+                rows, "chain", lambda row: (row["height"], row["chain"]) == (10, 0), lambda chain: NO_CHAIN
+            )
+        },
     )
     found = whole(lake)[0]
     assert (found.height, found.what, found.chains[-1]) == (10, "root", f"chain {NO_CHAIN}")
@@ -179,7 +183,7 @@ def test_altered_rows_are_detected(folder: Path, tmp_path: Path) -> None:
         (rows,) = Lake.at(str(lake)).commit_rows(table, manifest)
         one = rows.to_pylist()[rows.num_rows // 2]
         path = logged(lake, table, one["height"], one[owner], owner)[0]
-        replace(lake, {path: altered(rows, column, partial(eq, one), partial(add, more[column]))})
+        replace(lake, {path: alter_first(rows, column, partial(eq, one), partial(add, more[column]))})
         expected.append(DifferingHeight(one["height"], (names[one[owner]],), table, DifferenceReason.ROWS, column))
     assert whole(lake) == tuple(expected)
 
@@ -191,7 +195,7 @@ def test_altered_root_in_a_header_is_detected(folder: Path, tmp_path: Path) -> N
     def flipped(root: bytes) -> bytes:
         return root[:-1] + bytes([root[-1] ^ 1])
 
-    replace(lake, {path: altered(rows, "root", lambda row: (row["height"], row["chain"]) == (10, 0), flipped)})
+    replace(lake, {path: alter_first(rows, "root", lambda row: (row["height"], row["chain"]) == (10, 0), flipped)})
     assert whole(lake) == (DifferingHeight(10, ("relay",)),)
     assert LakeRecheck(open_lake(str(lake))).execute(0, 9) is None
 
@@ -206,7 +210,7 @@ def test_altered_headers_are_detected(protocol: str, folder: Path, tmp_path: Pat
         parts = opened.lake.commit_rows("headers", opened.lake.numbered(number))
         one = parts[0].to_pylist()[0]
         path = logged(lake, "headers", one["height"], one["chain"])[0]
-        replace(lake, {path: altered(parts[0], column, partial(eq, one), partial(add, columns[column]))})
+        replace(lake, {path: alter_first(parts[0], column, partial(eq, one), partial(add, columns[column]))})
         expected.append(
             DifferingHeight(one["height"], (opened.names[one["chain"]],), "headers", DifferenceReason.ROWS, column)
         )
@@ -220,7 +224,7 @@ def test_altered_ingress_is_detected(tmp_path: Path) -> None:
     manifest = opened.lake.manifest(4)
     path = manifest.outside["ingress"]
     rows = opened.lake.storage.read_table(path)
-    replace(tmp_path / "served", {path: altered(rows, "receiver", lambda row: True, lambda program: program + 1)})
+    replace(tmp_path / "served", {path: alter_first(rows, "receiver", lambda row: True, lambda program: program + 1)})
     found = whole(tmp_path / "served")
     assert found[0].height == 4 and found[0].reason == DifferenceReason.ROOT
 
@@ -230,7 +234,7 @@ def test_invalid_state_ends_a_process_but_not_the_command(folder: Path, tmp_path
     """A range cannot start with the invalid state and starts with the one before."""
     lake = copied(folder, tmp_path, "ic")
     path, rows = state_file(Lake.at(str(lake)), "lanes", 8)
-    replace(lake, {path: altered(rows, "next_index", lambda row: True, lambda value: value + 1)})
+    replace(lake, {path: alter_first(rows, "next_index", lambda row: True, lambda value: value + 1)})
     opened = open_lake(str(lake))
     found = LakeRecheck(opened).ranges(0, opened.last_height(), processes=2)
     has = [manifest.last for manifest in opened.lake.chain(0, opened.manifest().number) if path in manifest.files]

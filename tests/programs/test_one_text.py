@@ -8,8 +8,8 @@ from typing import Any
 from causeway_proofs.ic.primitives import principal_from_text
 
 from causeway.programs.bundled.tokens import Refused, decode_packet, parse_amount, require_denom, split_denom
-from tests.ledger.ingest.test_ingest import rows_of, taken, why
-from tests.ledger.ingest.test_ingest_fields import mapping, read
+from tests.ledger.ingest.test_ingest import ingest_content, rows_of, why
+from tests.ledger.ingest.test_ingest_fields import mapping, read_records
 from tests.texts_page import column, texts
 
 
@@ -22,7 +22,7 @@ def shown(reader: Callable[[str], Any], text: str) -> str:
 
 
 def ingested(field: str, text: str) -> str:
-    found = read(mapping({field: "v"}), f"n,v\n1,{text}\n")
+    found = read_records(mapping({field: "v"}), f"n,v\n1,{text}\n")
     if why(found):
         return why(found)[0][1]
     (row,) = rows_of(found)
@@ -76,5 +76,5 @@ def test_events_are_parsed_in_every_form() -> None:
         head = f"event,chain,channel,sequence,height,{','.join(named)}"
         quoted = ",".join('"' + text.replace('"', '""') + '"' for text in named.values())
         lines = [f"{event},a,channel-0,1,5,{quoted}" for event in ("send_packet", "write_acknowledgement")]
-        sent, answered = rows_of(taken("\n".join([head, *lines]), "ibc-events"))
+        sent, answered = rows_of(ingest_content("\n".join([head, *lines]), "ibc-events"))
         assert cell == "read" and sent["payload_hash"] is not None and answered["event"] == "failed"

@@ -22,7 +22,7 @@ RUN = 4
 
 
 @pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
+def frequent_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compact four heights at a time."""
     for module in ("compaction", "lake"):
         monkeypatch.setattr(f"causeway.storage.{module}.RUN", RUN)
@@ -42,7 +42,7 @@ def everything(store: ZoneStore) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.slow
 def test_compaction_changes_no_proof_of_any_height(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, often: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frequent_compaction: None
 ) -> None:
     monkeypatch.setattr("causeway.network.network.compact_logs", lambda lake, last: last.compacted)
     place = make_lake(tmp_path, ticks=TICKS)
@@ -70,7 +70,7 @@ def test_compaction_changes_no_proof_of_any_height(
     assert everything(old) == before["B", 6], "a store that was open before goes on"
 
 
-def test_lake_yields_proofs_during_a_run(tmp_path: Path, often: None) -> None:
+def test_lake_yields_proofs_during_a_run(tmp_path: Path, frequent_compaction: None) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(scenario(TICKS))
     network = LakeNetwork.from_scenario(path, lake=str(tmp_path / "lake"))

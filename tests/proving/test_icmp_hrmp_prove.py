@@ -13,7 +13,7 @@ from causeway_proofs.documents.trust import parse_trust_object
 from causeway.network.opened_lake import open_lake
 from causeway.proving.icmp.channels import channel_relay, channel_start_head
 from causeway.storage.lake import LakeError
-from tests.proofs.documents.test_icmp_prove import alterations, refused
+from tests.proofs.documents.test_icmp_prove import alterations, is_refused
 from tests.spec.icmp import hrmp as spec
 from tests.spec.icmp.trie import compact, scale_bytes, u32
 from tests.support.common.command_line import Run, command_line
@@ -55,7 +55,7 @@ def test_proofs_verify_and_one_altered_byte_is_refused(cli: Run, lake: str, case
     proof, told = json.loads(Path("proof.json").read_text()), json.loads(Path("trust.json").read_text())
     trust, count = parse_trust_object(told, "trust"), 0
     for altered in alterations(proof):
-        assert refused(altered, trust), altered
+        assert is_refused(altered, trust), altered
         count += 1
     assert count > 30
 

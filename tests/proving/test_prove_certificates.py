@@ -178,7 +178,7 @@ def test_certificate_shows_one_value_and_the_time(opened: OpenedLake) -> None:
         assert shown.time == opened.manifest(HEIGHT).tick * opened.tick_ns
 
 
-def true(state: CertifiedState, shown: CertifiedValue) -> bool:
+def is_true(state: CertifiedState, shown: CertifiedValue) -> bool:
     """Whether a certificate is true under the subnet's key alone."""
     verdict = verify_document(build_document(certificate_document(state, shown), "it"), self_consistent=True)
     return verdict.valid and verdict.named_by_document
@@ -206,7 +206,7 @@ def test_every_height_of_every_subnet_can_be_proved(opened: OpenedLake) -> None:
             shown = show_all(state)
             assert chain not in shown
             messages += sum(len(certificates) - 1 for certificates in shown.values())
-            assert all(true(state, certificates[-1]) for certificates in shown.values())
+            assert all(is_true(state, certificates[-1]) for certificates in shown.values())
     assert messages > 15
 
 
@@ -258,7 +258,7 @@ def test_other_certification_modes(tmp_path: Path, form: str) -> None:
     for height in (0, 2, 3, last - late):
         state = get_state_at(opened, "left", height)
         assert state.height == height
-        assert all(true(state, certificates[-1]) for certificates in show_all(state).values())
+        assert all(is_true(state, certificates[-1]) for certificates in show_all(state).values())
     if threshold:
         with pytest.raises(InvalidInput, match="height: 4: left has no certification of it: too few of"):
             get_state_at(opened, "left", 4)
@@ -274,7 +274,7 @@ def test_halted_subnet_keeps_its_last_certificate(tmp_path: Path) -> None:
     state, last = get_state_at(opened, "left"), opened.last_height()
     assert state.height < last
     assert all(get_state_at(opened, "left", height).height == state.height for height in range(state.height, last + 1))
-    assert true(state, state.header("right"))
+    assert is_true(state, state.header("right"))
 
 
 def test_later_subnet_is_absent_from_the_earlier_registry(tmp_path: Path) -> None:

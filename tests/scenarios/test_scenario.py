@@ -78,7 +78,7 @@ sender = 18446744073709551615
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small_scenario(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     path.write_text(SMALL)
     return path
@@ -94,8 +94,8 @@ def load_whole(path: Path, overrides: dict[str, str]) -> None:
     scenario.faults(scenario.topology(scenario.traffic()))
 
 
-def test_topology_numbers_follow_the_order_of_the_file(small: Path) -> None:
-    scenario = load_scenario(small)
+def test_topology_numbers_follow_the_order_of_the_file(small_scenario: Path) -> None:
+    scenario = load_scenario(small_scenario)
     topology = scenario.topology(scenario.traffic())
     assert topology.chains.to_pydict() == {"number": [0, 1, 2], "name": ["left", "right-0", "right-1"]}
     echoes = [f"echo-{chain}-{place}" for chain in ("left", "right-0", "right-1") for place in (0, 1)]
@@ -118,8 +118,8 @@ def test_chains_may_have_explicit_numbers(tmp_path: Path) -> None:
     assert chains_of(scenario).tolist() == [9, 10, 11, 2**64 - 1]
 
 
-def test_script_targets_the_chain_of_the_program_at_that_tick(small: Path) -> None:
-    scenario = load_scenario(small)
+def test_script_targets_the_chain_of_the_program_at_that_tick(small_scenario: Path) -> None:
+    scenario = load_scenario(small_scenario)
     traffic = scenario.traffic()
     chains = chains_of(scenario)
     first = traffic.rows(0, chains).to_pylist()
@@ -135,7 +135,7 @@ def test_script_targets_the_chain_of_the_program_at_that_tick(small: Path) -> No
     assert [traffic.next_tick(tick) for tick in (0, 1, 3, 4)] == [0, 3, 3, None]
 
 
-def test_faults_become_tables(small: Path) -> None:
+def test_faults_become_tables(small_scenario: Path) -> None:
     text = (
         SMALL
         + """
@@ -165,8 +165,8 @@ def test_faults_become_tables(small: Path) -> None:
     skip = 0.25
     """
     )
-    small.write_text(text)
-    scenario = load_scenario(small, {"network.protocol": "ibc"})
+    small_scenario.write_text(text)
+    scenario = load_scenario(small_scenario, {"network.protocol": "ibc"})
     faults = scenario.faults(scenario.topology(scenario.traffic()))
     assert faults.rows == [
         FaultRule("drop", 0, None, 2, 4),
@@ -185,17 +185,17 @@ def test_faults_become_tables(small: Path) -> None:
         ('kind = "gap"\nrelayer = "x"\ntick = 1', "faults[1].relayer: unknown key; Keys here: kind, source,"),
     ],
 )
-def test_protocol_accepts_its_declared_kinds_of_faults(small: Path, fault: str, line: str) -> None:
-    small.write_text(f"{SMALL}\n[[faults]]\n{fault}\n")
+def test_protocol_accepts_its_declared_kinds_of_faults(small_scenario: Path, fault: str, line: str) -> None:
+    small_scenario.write_text(f"{SMALL}\n[[faults]]\n{fault}\n")
     with pytest.raises(InvalidInput) as raised:
-        load_scenario(small)
-    assert str(raised.value).startswith(f"{small}: {line}")
+        load_scenario(small_scenario)
+    assert str(raised.value).startswith(f"{small_scenario}: {line}")
 
 
-def test_connection_is_closed_once(small: Path) -> None:
+def test_connection_is_closed_once(small_scenario: Path) -> None:
     fault = '\n[[faults]]\nkind = "disconnect"\nchain = "left"\ncounterparty = "right-0"\ntick = {}\n'
-    small.write_text(SMALL + fault.format(1) + fault.format(2))
-    scenario = load_scenario(small, {"network.protocol": "ibc"})
+    small_scenario.write_text(SMALL + fault.format(1) + fault.format(2))
+    scenario = load_scenario(small_scenario, {"network.protocol": "ibc"})
     with pytest.raises(InvalidInput, match=r"faults\[2\]: a second disconnect between the same chains; allowed: one"):
         scenario.faults(scenario.topology(scenario.traffic()))
 
@@ -269,11 +269,11 @@ def test_connection_is_closed_once(small: Path) -> None:
         ("traffic.send[1].method", '""', 'traffic.send[1].method: "": must be a name of 1 to 255 bytes'),
     ],
 )
-def test_mistake_is_one_line_that_names_the_key(small: Path, key: str, value: str, line: str) -> None:
+def test_mistake_is_one_line_that_names_the_key(small_scenario: Path, key: str, value: str, line: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        load_whole(small, {key: value})
+        load_whole(small_scenario, {key: value})
     message = str(caught.value)
-    assert message.startswith(line if line.startswith("--set") else f"{small}: {line}")
+    assert message.startswith(line if line.startswith("--set") else f"{small_scenario}: {line}")
     assert "\n" not in message
 
 
@@ -326,35 +326,39 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         load_scenario(tmp_path / "none.toml")
 
 
-def test_overrides_are_toml_values_or_bare_text(small: Path) -> None:
-    scenario = load_scenario(small, {"network.master": "local[2]", "network.seed": "9", "chains[1].count": "3"})
+def test_overrides_are_toml_values_or_bare_text(small_scenario: Path) -> None:
+    scenario = load_scenario(
+        small_scenario, {"network.master": "local[2]", "network.seed": "9", "chains[1].count": "3"}
+    )
     assert (scenario.network.master, scenario.network.seed) == ("local[2]", 9)
     assert len(chains_of(scenario)) == 4
-    assert load_scenario(small, {"network.master": quote_toml('a"b\\\n')}).network.master == 'a"b\\\n'
+    assert load_scenario(small_scenario, {"network.master": quote_toml('a"b\\\n')}).network.master == 'a"b\\\n'
     assert parse_key("traffic.send[2].call.text") == ["traffic", "send", 2, "call", "text"]
     assert format_key(["traffic", "send", 2, "to"]) == "traffic.send[2].to"
 
 
-def test_paths_are_relative_to_their_origin(small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    small.write_text(SMALL.replace("seed = 3", 'seed = 3\nlake = "lakes/one"'))
+def test_paths_are_relative_to_their_origin(
+    small_scenario: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    small_scenario.write_text(SMALL.replace("seed = 3", 'seed = 3\nlake = "lakes/one"'))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    assert load_scenario(small).network.lake == str(tmp_path / "lakes/one")
-    assert load_scenario(small, {"network.lake": "two"}).network.lake == str(elsewhere / "two")
-    assert load_scenario(small, {"network.lake": "s3://bucket/two"}).network.lake == "s3://bucket/two"
+    assert load_scenario(small_scenario).network.lake == str(tmp_path / "lakes/one")
+    assert load_scenario(small_scenario, {"network.lake": "two"}).network.lake == str(elsewhere / "two")
+    assert load_scenario(small_scenario, {"network.lake": "s3://bucket/two"}).network.lake == "s3://bucket/two"
 
 
-def test_identity_excludes_execution_settings(small: Path) -> None:
+def test_identity_excludes_execution_settings(small_scenario: Path) -> None:
     same = {
         "network.master": "local[3]",
         "network.partitions": "7",
         "network.executor": "in_process",
         "network.ticks": "5",
     }
-    identity = load_scenario(small).identity()
-    assert load_scenario(small, same).identity() == identity
-    assert load_scenario(small, {"network.seed": "4"}).identity() != identity
+    identity = load_scenario(small_scenario).identity()
+    assert load_scenario(small_scenario, same).identity() == identity
+    assert load_scenario(small_scenario, {"network.seed": "4"}).identity() != identity
     assert json.loads(json.dumps(identity)) == identity
 
 

@@ -50,7 +50,7 @@ def run(java: Path, *arguments: str, code: str = "from causeway.cli import main;
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def started(java: Path) -> int:
+def wait_for_java(java: Path) -> int:
     """Wait until Java was started; return its process id."""
     file = java.parent / "started"
     deadline = time.monotonic() + 60
@@ -77,7 +77,7 @@ def test_refused_scenario_starts_no_java_and_leaves_none(java: Path, wrong: str)
     assert process.returncode == 2 and len(said.splitlines()) == 1
     assert "network" in said or "master" in said
     file = java.parent / "started"
-    assert not file.exists() or has_ended(started(java))
+    assert not file.exists() or has_ended(wait_for_java(java))
 
 
 def test_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_pa
     process = run(java, "run", str(EXAMPLES / "recorded.toml"), "--traffic", packets, "--lake", lake)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 2 and "soon" in said and len(said.splitlines()) == 1
-    assert has_ended(started(java))
+    assert has_ended(wait_for_java(java))
 
 
 def test_java_ends_with_a_process_that_ends_during_its_start(java: Path) -> None:
@@ -94,12 +94,12 @@ def test_java_ends_with_a_process_that_ends_during_its_start(java: Path) -> None
     process = run(java, code=WAITING.format(java=java) + code)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and not said
-    assert has_ended(started(java))
+    assert has_ended(wait_for_java(java))
 
 
 def test_ctrl_c_during_the_start_of_java_ends_both(java: Path, tmp_path: Path) -> None:
     process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--lake", str(tmp_path / "lake"))
-    begun = started(java)
+    begun = wait_for_java(java)
     deadline = time.monotonic() + 60
     while not (tmp_path / "lake" / "lake.json").exists() and time.monotonic() < deadline:
         time.sleep(0.02)  # everything without Java is done

@@ -34,14 +34,14 @@ source = "script"
 
 
 @pytest.fixture
-def refused(tmp_path: Path) -> Path:
+def refused_scenario(tmp_path: Path) -> Path:
     """A scenario that is refused only after its chains are resolved."""
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO % f'validator_keys = {{ nobody = ["{64 * "0"}"] }}')
     return path
 
 
-def opened(path: Path, lake: str, served: bool, resume: bool = False) -> Node | LakeNetwork:
+def open_for_writing(path: Path, lake: str, served: bool, resume: bool = False) -> Node | LakeNetwork:
     """Open a lake for writing, like a server or like a run."""
     if served:
         return Node(load_scenario(path), lake, BlockPace(0, on_demand=True))
@@ -53,21 +53,21 @@ def all_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_refused_scenario_leaves_no_files(refused: Path, tmp_path: Path, served: bool) -> None:
+def test_refused_scenario_leaves_no_files(refused_scenario: Path, tmp_path: Path, served: bool) -> None:
     before = all_in(tmp_path)
     lake = str(tmp_path / "folder" / "inside" / "lake")
     with pytest.raises(InvalidInput, match="nobody"):
-        opened(refused, lake, served)
+        open_for_writing(refused_scenario, lake, served)
     assert all_in(tmp_path) == before
 
 
-def test_existing_files_remain(refused: Path, tmp_path: Path) -> None:
+def test_existing_files_remain(refused_scenario: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     (lake / "traffic").mkdir(parents=True)
     (lake / "notes").write_text("mine")
     before = all_in(tmp_path)
     with pytest.raises(InvalidInput, match="nobody"):
-        LakeNetwork.from_scenario(refused, lake=str(lake))
+        LakeNetwork.from_scenario(refused_scenario, lake=str(lake))
     assert all_in(tmp_path) == before
 
 
@@ -102,7 +102,7 @@ def test_lake_of_other_tables_is_not_resumed(tmp_path: Path, monkeypatch: pytest
             network.run(ticks=2)
     for served in (False, True):
         with pytest.raises(LakeError, match="it was made without the table declared_under"):
-            opened(path, str(tmp_path / "lake"), served, resume=True)
+            open_for_writing(path, str(tmp_path / "lake"), served, resume=True)
 
 
 def test_root_folder_exists() -> None:

@@ -40,7 +40,7 @@ ticks = {STUCK + 3}
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
+def frequent_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compact four heights at a time."""
     for name in ("lake.RUN", "compaction.RUN", "compaction.RETAINED_COMMITS"):
         monkeypatch.setattr(f"causeway.storage.{name}", 4)

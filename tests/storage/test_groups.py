@@ -53,7 +53,7 @@ def network(folder: Path, name: str, protocol: str, every: object = '"auto"', *,
     return LakeNetwork(load_scenario(path), str(folder / name), resume=resume)
 
 
-def told(lake: Lake) -> list[Any]:
+def lake_content(lake: Lake) -> list[Any]:
     """Heights of a lake, and the rows of its logs by height."""
     manifests = [lake.manifest(height) for height in lake.heights()]
     tables = sorted({table for manifest in manifests for table in manifest.rows} - {"of_carriers"})
@@ -68,7 +68,7 @@ def told(lake: Lake) -> list[Any]:
 def test_heights_are_independent_of_commit_size(tmp_path: Path, protocol: str) -> None:
     with network(tmp_path, "single", protocol, 1) as net:
         net.run()
-        wanted = told(net.lake)
+        wanted = lake_content(net.lake)
         assert net.manifest.number == net.height
     for name, every, commits in (("auto", '"auto"', 1), ("three", 3, -(-net.height // 3))):
         with network(tmp_path, name, protocol, every) as other:
@@ -76,7 +76,7 @@ def test_heights_are_independent_of_commit_size(tmp_path: Path, protocol: str) -
             other.run(progress=seen.append)
             assert other.manifest.number == commits
             assert [line.height for manifest in seen for line in manifest.lines] == list(range(1, net.height + 1))
-            assert told(other.lake) == wanted
+            assert lake_content(other.lake) == wanted
             assert other.summary() == net.summary()
         checked = verify_lake(other.lake)
         assert (checked.heights, checked.damaged, checked.strays) == (net.height + 1, (), ())
@@ -88,7 +88,7 @@ def test_interrupted_group_leaves_no_files_and_runs_again(
 ) -> None:
     with network(tmp_path, "through", protocol) as net:
         net.run()
-        wanted = told(net.lake)
+        wanted = lake_content(net.lake)
     real = rounds.execute_round
     for name, again in (("resumed", True), ("goes on", False)):
         net = network(tmp_path, name, protocol, 6)
@@ -110,7 +110,7 @@ def test_interrupted_group_leaves_no_files_and_runs_again(
             net = network(tmp_path, name, protocol, 6, resume=True)
         with net:
             net.run()
-            assert told(net.lake) == wanted
+            assert lake_content(net.lake) == wanted
 
 
 def test_complete_heights_before_an_error_are_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,12 +131,12 @@ def test_complete_heights_before_an_error_are_committed(tmp_path: Path, monkeypa
 def test_run_is_resumed_with_another_commit_size(tmp_path: Path) -> None:
     with network(tmp_path, "through", "ic") as net:
         net.run()
-        wanted = told(net.lake)
+        wanted = lake_content(net.lake)
     for every, ticks in ((1, 2), (5, 9), ('"auto"', None)):
         forget_states()
         with network(tmp_path, "stops", "ic", every, resume=ticks != 2) as net:
             net.run(ticks=ticks)
-    assert told(net.lake) == wanted
+    assert lake_content(net.lake) == wanted
     assert [len(net.lake.numbered(number).lines) for number in range(6)] == [1, 1, 1, 5, 2, net.height - 9]
 
 
@@ -163,7 +163,7 @@ def test_commit_is_found_without_reading_all(tmp_path: Path) -> None:
 def test_old_height_is_read_without_the_rest_of_its_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with network(tmp_path, "single", "ic", 1) as net:
         net.run()
-        wanted = told(net.lake)
+        wanted = lake_content(net.lake)
     for name in ("lake.RUN", "compaction.RUN", "compaction.RETAINED_COMMITS"):
         monkeypatch.setattr(f"causeway.storage.{name}", 2)
     monkeypatch.setattr("causeway.storage.compaction.ROW_GROUP", 4)
@@ -171,7 +171,7 @@ def test_old_height_is_read_without_the_rest_of_its_compaction(tmp_path: Path, m
         net.run()
     lake = net.lake
     assert lake.replaced(lake.manifest(2), list(lake.manifest(2).log["headers"].values()))
-    assert told(lake) == wanted
+    assert lake_content(lake) == wanted
     read: list[tuple[int, int]] = []
     real = pq.ParquetFile.read_row_groups
 

@@ -54,7 +54,7 @@ class Failing(cw.Program):
 
 
 @contextmanager
-def counted() -> Iterator[Counter[str]]:
+def count_requests() -> Iterator[Counter[str]]:
     """Count file system requests: files read and looked up, and names in listings."""
     found: Counter[str] = Counter()
 
@@ -73,7 +73,7 @@ def counted() -> Iterator[Counter[str]]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def often() -> Iterator[None]:
+def frequent_compaction() -> Iterator[None]:
     """Compact two heights at a time, and merge four compactions; sixteen ticks of a record share a folder."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name in ("lake.RUN", "compaction.RUN", "compaction.RETAINED_COMMITS", "integrity.RUN"):
@@ -85,7 +85,7 @@ def often() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def lakes(tmp_path_factory: pytest.TempPathFactory, often: None) -> dict[int, Path]:
+def lakes(tmp_path_factory: pytest.TempPathFactory, frequent_compaction: None) -> dict[int, Path]:
     """Return two lakes of one scenario by their numbers of heights. In every block a handler fails."""
     folder = tmp_path_factory.mktemp("growth")
     (folder / "scenario.toml").write_text(SCENARIO)
@@ -107,21 +107,21 @@ def costs(lake: Path) -> dict[str, Counter[str]]:
     found = {}
     scenario = load_scenario(lake.parent / "scenario.toml")
     place = Lake.at(str(lake))
-    with counted() as found["list of a log"]:
+    with count_requests() as found["list of a log"]:
         assert place.log_files("events")
-    with counted() as found["newest of a record"]:
+    with count_requests() as found["newest of a record"]:
         tick, _ = next(InputRecord(place).newest("taken"))
         assert tick == place.last_manifest().tick
-    with counted() as found["resume"]:
+    with count_requests() as found["resume"]:
         net = LakeNetwork(scenario, str(lake), resume=True, recorded=True)
     with net:
-        with counted() as found["first failures"]:
+        with count_requests() as found["first failures"]:
             known = read_failures(net.lake, net.topology)
             assert (known.count, [one.tick for one in known.first]) == (net.height, [0, 1, 2])
-        with counted() as found["steps"]:
+        with count_requests() as found["steps"]:
             for _ in range(2 * RUN):
                 net.step(net.tick + 1)
-        with counted() as found["close"]:
+        with count_requests() as found["close"]:
             net.close()
     return found
 

@@ -53,7 +53,7 @@ KEPT = ("lake.json", "head", "ledger.json", "ledger.head", "manifests", "writer"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pristine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a lake and a ledger."""
     folder = tmp_path_factory.mktemp("made")
     lake = ic_lake.make_lake(folder, ticks=TICKS, certification="off")
@@ -91,7 +91,7 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and ("/" in value or value.endswith(".parquet")) and " " not in value
 
 
-def put(content: Any, way: tuple[Step, ...], is_name: bool, path: str) -> None:
+def set_path(content: Any, way: tuple[Step, ...], is_name: bool, path: str) -> None:
     """Set a path at its position in a document."""
     for step in way[:-1]:
         content = content[step]
@@ -101,7 +101,7 @@ def put(content: Any, way: tuple[Step, ...], is_name: bool, path: str) -> None:
         content[way[-1]] = path
 
 
-def sealed_anew(folder: Path, name: str, change: Callable[[Any], None]) -> None:
+def reseal_document(folder: Path, name: str, change: Callable[[Any], None]) -> None:
     """Change a document of a lake or ledger, and update the digests of all that name it."""
     digests: dict[str, str] = {}
 
@@ -146,20 +146,20 @@ def copied(source: str, target: str) -> None:
 @settings(max_examples=sized(8, 300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_command_reads_or_removes_files_of_hostile_paths(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject
+    pristine_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject
 ) -> None:
     kind = data.draw(st.sampled_from(sorted(COMMANDS)))
-    name, way, is_name = data.draw(st.sampled_from(list(places(made / kind))))
+    name, way, is_name = data.draw(st.sampled_from(list(places(pristine_folder / kind))))
     folder = tmp_path / "copy"
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(made, folder, copy_function=copied)
+    shutil.copytree(pristine_folder, folder, copy_function=copied)
     victim = folder / "victim.txt"
     victim.write_text(SECRET)
     (folder / kind / "link").symlink_to(victim)
     own = sorted(names(folder / kind))
     hostile = ["../victim.txt", str(victim), "link", "heights/../../victim.txt", "heights/../lake.json", *own]
     path = data.draw(st.sampled_from(hostile))
-    sealed_anew(folder / kind, name, lambda content: put(content, way, is_name, path))
+    reseal_document(folder / kind, name, lambda content: set_path(content, way, is_name, path))
     command = data.draw(st.sampled_from(COMMANDS[kind]))
     before = names(folder / kind)
     capsys.readouterr()

@@ -48,7 +48,7 @@ ALTERATIONS = 80
 
 
 @pytest.fixture(scope="module", autouse=True)
-def often() -> Iterator[None]:
+def frequent_compaction() -> Iterator[None]:
     """Compact four heights at a time."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("lake.RUN", "compaction.RUN", "compaction.RETAINED_COMMITS"):
@@ -57,7 +57,7 @@ def often() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, often: None) -> Path:
+def pristine_lake(tmp_path_factory: pytest.TempPathFactory, frequent_compaction: None) -> Path:
     """Return a lake with every kind of file: recorded traffic, a record of user input, compacted logs."""
     folder = tmp_path_factory.mktemp("made")
     rows = [f"{'ab'[i % 2]},{'ba'[i % 2]},l,{i},{i // 3}" for i in range(3 * TICKS)]
@@ -98,20 +98,20 @@ def delete(path: Path, draw: random.Random) -> None:
     path.unlink()
 
 
-def test_lake_has_every_kind_of_file_and_is_verified(made: Path) -> None:
-    files = {path.relative_to(made).parts[0] for path in made.rglob("*") if path.is_file()}
+def test_lake_has_every_kind_of_file_and_is_verified(pristine_lake: Path) -> None:
+    files = {path.relative_to(pristine_lake).parts[0] for path in pristine_lake.rglob("*") if path.is_file()}
     assert files == {
         "lake.json", "head", "writer", "chains.parquet", "programs.parquet", "registry.parquet", "manifests", "heights",
         "compacted", "record", "traffic",
     }  # fmt: skip
-    checked = verify_lake(Lake.at(str(made)))
+    checked = verify_lake(Lake.at(str(pristine_lake)))
     assert (checked.damaged, checked.strays, checked.heights) == ((), (), TICKS + 1)
-    assert Lake.at(str(made)).head().tidied > 0, "some small files are gone, and nobody misses them"
+    assert Lake.at(str(pristine_lake)).head().tidied > 0, "some small files are gone, and nobody misses them"
 
 
-def test_every_alteration_of_any_file_is_found(made: Path, tmp_path: Path) -> None:
+def test_every_alteration_of_any_file_is_found(pristine_lake: Path, tmp_path: Path) -> None:
     draw = random.Random(9)
-    lake = copied(made, tmp_path)
+    lake = copied(pristine_lake, tmp_path)
     # The claim's file names the writer, and each writer rewrites it.
     files = sorted(path for path in lake.rglob("*") if path.is_file() and path.name != "writer")
     folders = sorted({path.parent for path in files} | {path for path in files if path.parent == lake})
@@ -132,16 +132,16 @@ def test_every_alteration_of_any_file_is_found(made: Path, tmp_path: Path) -> No
     assert verify_lake(Lake.at(str(lake))).damaged == ()
 
 
-def test_corrupted_input_is_not_executed(made: Path, tmp_path: Path) -> None:
+def test_corrupted_input_is_not_executed(pristine_lake: Path, tmp_path: Path) -> None:
     """Everything the next tick reads: the last height's state and logs, its manifest, and the head."""
     draw = random.Random(3)
-    manifest = Lake.at(str(made)).last_manifest()
+    manifest = Lake.at(str(pristine_lake)).last_manifest()
     read = sorted({*manifest.state_files(), *manifest.outside.values(), *manifest.exchanged()})
     for number, name in enumerate([*read, "manifests/0000000014.json", "head", "lake.json", "chains.parquet"]):
         (tmp_path / str(number)).mkdir()
         for name_beside in ("scenario.toml", "packets.csv"):
-            shutil.copy(made.parent / name_beside, tmp_path / str(number))
-        lake = copied(made, tmp_path / str(number))
+            shutil.copy(pristine_lake.parent / name_beside, tmp_path / str(number))
+        lake = copied(pristine_lake, tmp_path / str(number))
         [flip, truncate, delete][number % 3](lake / name, draw)
         if name == "chains.parquet":
             with pytest.raises(LakeDamaged, match=r"chains.parquet .*; no height is whole"):
@@ -153,12 +153,12 @@ def test_corrupted_input_is_not_executed(made: Path, tmp_path: Path) -> None:
     assert number > 6
 
 
-def test_readers_of_a_corrupted_record_report_the_error_of_check(made: Path, tmp_path: Path) -> None:
+def test_readers_of_a_corrupted_record_report_the_error_of_check(pristine_lake: Path, tmp_path: Path) -> None:
     """The heights before its ingestion are verified by any reader."""
     draw = random.Random(5)
     for name in ("scenario.toml", "packets.csv"):
-        shutil.copy(made.parent / name, tmp_path)
-    lake = copied(made, tmp_path)
+        shutil.copy(pristine_lake.parent / name, tmp_path)
+    lake = copied(pristine_lake, tmp_path)
     opened = Lake.at(str(lake))
     for height in (4, TICKS):
         manifest = opened.manifest(height)
@@ -182,11 +182,11 @@ def test_readers_of_a_corrupted_record_report_the_error_of_check(made: Path, tmp
             (lake / path).write_bytes(before)
 
 
-def test_sealed_state_with_another_root_than_its_header_is_refused(made: Path, tmp_path: Path) -> None:
+def test_sealed_state_with_another_root_than_its_header_is_refused(pristine_lake: Path, tmp_path: Path) -> None:
     """An attacker replaces a state file, and seals everything anew: the root reveals it."""
     for name in ("scenario.toml", "packets.csv"):
-        shutil.copy(made.parent / name, tmp_path)
-    lake = copied(made, tmp_path)
+        shutil.copy(pristine_lake.parent / name, tmp_path)
+    lake = copied(pristine_lake, tmp_path)
     storage, last = Storage(str(lake)), Lake.at(str(lake)).last_manifest()
     (path,) = last.state["accounts"]["0"].files
     table = storage.read_table(path)
@@ -210,16 +210,16 @@ def test_sealed_state_with_another_root_than_its_header_is_refused(made: Path, t
         LakeRecheck(open_lake(str(lake))).roots(14)
 
 
-def test_lake_is_replayed_from_its_own_content(made: Path, tmp_path: Path) -> None:
-    again = LakeRecheck(open_lake(str(made)))
+def test_lake_is_replayed_from_its_own_content(pristine_lake: Path, tmp_path: Path) -> None:
+    again = LakeRecheck(open_lake(str(pristine_lake)))
     assert again.execute(0, TICKS) is None
     assert again.execute(5, 9) is None
     for height in range(TICKS + 1):
         again.roots(height)
 
 
-def test_differing_replay_is_detected(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    again = LakeRecheck(open_lake(str(made)))
+def test_differing_replay_is_detected(pristine_lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = LakeRecheck(open_lake(str(pristine_lake)))
     real = Lake.outside
     monkeypatch.setattr(Lake, "outside", lambda lake, of: {} if of.height == 4 else real(lake, of))
     found = again.execute(0, TICKS)
@@ -248,10 +248,10 @@ def test_programs_beside_a_scenario_are_found_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stray", ["heights/notes", "manifests/.DS_Store", "manifests/abc.json", "record/x.parquet"])
-def test_stray_files_are_harmless_and_listed(made: Path, tmp_path: Path, stray: str) -> None:
+def test_stray_files_are_harmless_and_listed(pristine_lake: Path, tmp_path: Path, stray: str) -> None:
     for name in ("scenario.toml", "packets.csv"):
-        shutil.copy(made.parent / name, tmp_path)
-    lake = copied(made, tmp_path)
+        shutil.copy(pristine_lake.parent / name, tmp_path)
+    lake = copied(pristine_lake, tmp_path)
     (lake / stray).write_text("?")
     checked = verify_lake(Lake.at(str(lake)))
     assert (checked.strays, checked.damaged) == ((stray,), ())
@@ -259,8 +259,8 @@ def test_stray_files_are_harmless_and_listed(made: Path, tmp_path: Path, stray: 
     resumed(lake)
 
 
-def test_missing_file_is_listed_once(made: Path, tmp_path: Path) -> None:
-    lake = copied(made, tmp_path)
+def test_missing_file_is_listed_once(pristine_lake: Path, tmp_path: Path) -> None:
+    lake = copied(pristine_lake, tmp_path)
     last = max((lake / "manifests").iterdir())
     last.unlink()
     assert [error.path for error in verify_lake(Lake.at(str(lake))).damaged] == [f"manifests/{last.name}"]
@@ -269,9 +269,9 @@ def test_missing_file_is_listed_once(made: Path, tmp_path: Path) -> None:
 
 
 def test_command_reports_the_corruption_and_the_last_verified_height(
-    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    pristine_lake: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lake = copied(made, tmp_path)
+    lake = copied(pristine_lake, tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -324,10 +324,10 @@ def test_parts_of_large_files_are_verified_on_reading(tmp_path: Path) -> None:
 # ---- freeing state -------------------------------------------------------------------------------
 
 
-def test_vacuum_removes_state_only(made: Path, tmp_path: Path) -> None:
+def test_vacuum_removes_state_only(pristine_lake: Path, tmp_path: Path) -> None:
     for name in ("scenario.toml", "packets.csv"):
-        shutil.copy(made.parent / name, tmp_path)
-    lake = Lake.at(str(copied(made, tmp_path)))
+        shutil.copy(pristine_lake.parent / name, tmp_path)
+    lake = Lake.at(str(copied(pristine_lake, tmp_path)))
     rows = lake.log_files("headers")
     first = vacuum_lake(lake, keep_every=5, keep_last=3)
     assert (first.last, first.files > 10, first.bytes > 1000) == (TICKS - 3, True, True)
@@ -353,9 +353,11 @@ def test_vacuum_removes_state_only(made: Path, tmp_path: Path) -> None:
     assert verify_lake(lake).damaged == ()
 
 
-def test_killed_vacuum_is_finished_by_the_next(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = Lake.at(str(copied(made, tmp_path)))
-    whole = Lake.at(str(copied(made, tmp_path / "whole")))
+def test_killed_vacuum_is_finished_by_the_next(
+    pristine_lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.at(str(copied(pristine_lake, tmp_path)))
+    whole = Lake.at(str(copied(pristine_lake, tmp_path / "whole")))
     wanted = vacuum_lake(whole, keep_every=4, keep_last=2).files
     left = iter(range(wanted // 2))
     real = Storage.remove
@@ -375,9 +377,9 @@ def test_killed_vacuum_is_finished_by_the_next(made: Path, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(("every", "last", "text"), [(-1, 5, "--keep-every: -1"), (5, 0, "--keep-last: 0")])
-def test_vacuum_refuses_meaningless_numbers(made: Path, every: int, last: int, text: str) -> None:
+def test_vacuum_refuses_meaningless_numbers(pristine_lake: Path, every: int, last: int, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
-        vacuum_lake(Lake.at(str(made)), every, last)
+        vacuum_lake(Lake.at(str(pristine_lake)), every, last)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -19,7 +19,7 @@ from causeway.ledger.commits import LEDGER_HEAD, LedgerHead, read_ledger_head
 from causeway.storage.commit_log import decoded, encoded, head_content, numbered_path
 from causeway.storage.files import Storage
 from causeway.storage.seals import seal_content
-from tests.cli.test_lake_shapes import OTHERS, changed, places
+from tests.cli.test_lake_shapes import OTHERS, places, replace_value
 from tests.cli.test_stored_parquet import SCENARIO
 from tests.support.common.small_lakes import lake_of
 from tests.tiers import sized
@@ -28,7 +28,7 @@ COMMANDS = ("audit", "check", "backlog", "calls", "ledger")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pristine_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shapes")
     assert (
         execute(["ingest", "lake", lake_of(folder, SCENARIO), "--lake", str(folder / "l")], build_app, "causeway") == 0
@@ -37,8 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ledger(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "l"))
+def ledger(pristine_ledger: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine_ledger, tmp_path / "l"))
 
 
 def last_commit(ledger: Path) -> str:
@@ -47,7 +47,7 @@ def last_commit(ledger: Path) -> str:
     return numbered_path("manifests", head.number)
 
 
-def put(ledger: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def rewrite_commit(ledger: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the last commit, and seal it."""
     path = ledger / last_commit(ledger)
     content = decoded(path.read_bytes())
@@ -58,7 +58,7 @@ def put(ledger: Path, change: Callable[[dict[str, Any]], None]) -> None:
     (ledger / LEDGER_HEAD).write_bytes(LedgerHead(int(path.stem), digest).content())
 
 
-def said(ledger: Path, command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def run_on_ledger(ledger: Path, command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """Run a command, and require one line if it fails; an empty audit is a verdict."""
     capsys.readouterr()
     code = execute([command, str(ledger)], build_app, "causeway")
@@ -78,9 +78,9 @@ def test_commit_of_another_shape_is_corrupted(
     other = data.draw(strategies.sampled_from([places, 7, [], {}, *OTHERS]))
     try:
         if place != ("digest",):
-            put(ledger, lambda found: changed(found, place, other))
+            rewrite_commit(ledger, lambda found: replace_value(found, place, other))
         for command in COMMANDS[:2]:
-            said(ledger, command, capsys)
+            run_on_ledger(ledger, command, capsys)
     finally:
         for path, content in kept.items():
             (ledger / path).write_bytes(content)
@@ -92,7 +92,7 @@ def test_invalid_number_of_buckets_is_corrupted(ledger: Path, buckets: Any, caps
     del content["digest"]
     (ledger / "ledger.json").write_bytes(encoded({**content, "buckets": buckets}))
     for command in COMMANDS:
-        code, output = said(ledger, command, capsys)
+        code, output = run_on_ledger(ledger, command, capsys)
         assert code and f"ledger.json: buckets: {buckets!r:.80}: must be from 1 to " in output
 
 
@@ -104,7 +104,7 @@ def test_head_of_another_shape_is_corrupted(
     del content["digest"]
     (ledger / LEDGER_HEAD).write_bytes(head_content({**content, name: other}))
     for command in COMMANDS:
-        code, output = said(ledger, command, capsys)
+        code, output = run_on_ledger(ledger, command, capsys)
         assert code and f"ledger.head is not what was written: {name}: {other!r} is no " in output
 
 
@@ -122,9 +122,9 @@ def test_file_that_differs_from_its_commit_is_corrupted(
         for file in found["files"]:
             file.update({name: other} if file["table"] == "ledger" else {})
 
-    put(ledger, change)
+    rewrite_commit(ledger, change)
     for command in COMMANDS:
-        code, output = said(ledger, command, capsys)
+        code, output = run_on_ledger(ledger, command, capsys)
         assert code and text in output, output
 
 
@@ -158,8 +158,8 @@ def test_file_with_other_columns_is_corrupted(
     path, sink = files[number]["path"], io.BytesIO()
     pq.write_table(wrong(pq.read_table(ledger / path)), sink)
     (ledger / path).write_bytes(sink.getvalue())
-    put(ledger, lambda found: found["files"][number].update(seal=seal_content(sink.getvalue())))
+    rewrite_commit(ledger, lambda found: found["files"][number].update(seal=seal_content(sink.getvalue())))
     for command in COMMANDS:
-        code, output = said(ledger, command, capsys)
+        code, output = run_on_ledger(ledger, command, capsys)
         # Readers that do not use the column need not know.
         assert (code and f"{path} {text}" in output) or (code == 0 and command in ("backlog", "calls")), output

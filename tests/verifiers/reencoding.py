@@ -117,7 +117,7 @@ def _number(value: int, random: Random) -> bytes:
     return bytes(digit | 0x80 for digit in digits[:-1]) + bytes(digits[-1:])
 
 
-def damaged(data: bytes, random: Random) -> bytes:
+def corrupt_bytes(data: bytes, random: Random) -> bytes:
     """Return bytes with a flipped bit or a changed, removed, inserted or truncated byte."""
     at = random.randrange(len(data))
     way = random.randrange(5)

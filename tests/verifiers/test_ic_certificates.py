@@ -66,7 +66,7 @@ def request(data: bytes, paths: list[Path] | None = None, **asked: bytes) -> dic
     }
 
 
-def read(tree: HashTree, paths: list[Path]) -> list[dict[str, str]]:
+def lookup_values(tree: HashTree, paths: list[Path]) -> list[dict[str, str]]:
     """Our values at ``paths``, as the script writes them."""
     found = [lookup_path(tree, path) for path in paths]
     return [{"status": one.status.value, "value": one.value.hex()} for one in found]
@@ -81,7 +81,7 @@ def test_our_certificates_are_accepted_and_read_alike(node: Node) -> None:
     assert [answer["accepted"] for answer in answers] == [True] * len(answers), answers
     for data, answer in zip([*certificates, *(certificate(form) for form in RangesForm)], answers, strict=True):
         tree = verify_certificate(data, ROOT_KEY).tree
-        assert answer["lookups"] == read(tree, LOOKUPS)
+        assert answer["lookups"] == lookup_values(tree, LOOKUPS)
 
 
 def test_states_of_many_shapes_are_read_alike(node: Node) -> None:
@@ -94,7 +94,7 @@ def test_states_of_many_shapes_are_read_alike(node: Node) -> None:
         pruned = prune(tree, [(b"time",), *asked])
         assert digest(pruned) == digest(tree)
         requests.append(request(encode_certificate(certify(pruned, ROOT.sign)), asked))
-        ours.append(read(pruned, asked))
+        ours.append(lookup_values(pruned, asked))
     assert [answer.get("lookups") for answer in node(SCRIPT, requests)] == ours
 
 
@@ -118,12 +118,12 @@ def accepts(data: bytes, **asked: bytes) -> bool:
     return True
 
 
-def forged(tree: HashTree, signer: SecretKey, delegation: Delegation | None = None) -> bytes:
+def forge_certificate(tree: HashTree, signer: SecretKey, delegation: Delegation | None = None) -> bytes:
     """A certificate of a tree that ``certify`` would not sign."""
     return encode_certificate(Certificate(tree, signer.sign(certification_message(digest(tree))), delegation))
 
 
-def tampered() -> dict[str, bytes]:
+def tampered_certificates() -> dict[str, bytes]:
     """Certificates that must be refused, each with one fault."""
     good = decode_certificate(certificate())
     assert good.delegation is not None
@@ -134,10 +134,10 @@ def tampered() -> dict[str, bytes]:
     return {
         "another leaf": encoded.replace(cbor_bytes(value), cbor_bytes(bytes([value[0] ^ 1]))),
         "another signature": encode_certificate(Certificate(good.tree, SUBNET.sign(b"other"), good.delegation)),
-        "signed by another key": forged(good.tree, ROOT, good.delegation),
+        "signed by another key": forge_certificate(good.tree, ROOT, good.delegation),
         "no delegation": encode_certificate(Certificate(good.tree, good.signature)),
         "delegation signed by the subnet": encode_certificate(
-            Certificate(good.tree, good.signature, Delegation(SUBNET_ID, forged(inner.tree, SUBNET)))
+            Certificate(good.tree, good.signature, Delegation(SUBNET_ID, forge_certificate(inner.tree, SUBNET)))
         ),
         "delegation of another subnet": encode_certificate(
             Certificate(good.tree, good.signature, Delegation(OTHER_ID, pieces.certificate))
@@ -146,7 +146,7 @@ def tampered() -> dict[str, bytes]:
         "itself as delegation": encode_certificate(
             Certificate(good.tree, good.signature, Delegation(SUBNET_ID, encoded))
         ),
-        "no time": forged(prune(state(), [CERTIFIED]), SUBNET, pieces),
+        "no time": forge_certificate(prune(state(), [CERTIFIED]), SUBNET, pieces),
         "the identity as signature": encode_certificate(Certificate(good.tree, b"\xc0" + bytes(47), good.delegation)),
         "the identity as the subnet's key": encode_certificate(
             Certificate(good.tree, b"\xc0" + bytes(47), identity_delegation())
@@ -163,25 +163,25 @@ def identity_delegation() -> Delegation:
         b"canister_ranges": {SUBNET_ID: {CANISTER: bytes.fromhex("81824a") + CANISTER + b"\x4a" + CANISTER}},
         b"time": encode_leb128(NOW),
     }
-    return Delegation(SUBNET_ID, forged(build_tree(content), ROOT))
+    return Delegation(SUBNET_ID, forge_certificate(build_tree(content), ROOT))
 
 
-@pytest.mark.parametrize("what", list(tampered()))
+@pytest.mark.parametrize("what", list(tampered_certificates()))
 def test_our_verifier_refuses_altered_certificates(what: str) -> None:
-    assert accepts(certificate()) and not accepts(tampered()[what])
+    assert accepts(certificate()) and not accepts(tampered_certificates()[what])
 
 
 def test_altered_certificates_are_refused_by_both(node: Node) -> None:
     altered = [bytearray(certificate()) for _ in range(0, len(certificate()), 53)]
     for at, data in enumerate(altered):
         data[at * 53] ^= 1 << at % 8
-    cases = {**tampered(), **{f"byte {at * 53}": bytes(data) for at, data in enumerate(altered)}}
+    cases = {**tampered_certificates(), **{f"byte {at * 53}": bytes(data) for at, data in enumerate(altered)}}
     answers = node(SCRIPT, [request(data) for data in cases.values()])
     assert [name for name, answer in zip(cases, answers, strict=True) if answer["accepted"]] == []
     assert [name for name, data in cases.items() if accepts(data)] == []
 
 
-def laxly_read() -> dict[str, bytes]:
+def laxly_read_certificates() -> dict[str, bytes]:
     """Certificates that only the library accepts: no signed statement is false, but its form differs from the signed
     one."""
     good = decode_certificate(certificate(None))
@@ -191,14 +191,14 @@ def laxly_read() -> dict[str, bytes]:
     return {
         "an entry that means nothing": cbor_head(5, 3) + encoded[1:] + cbor_text("padding") + b"\xf6",
         "a length in more bytes than it needs": padded,
-        "labels out of order": forged(Fork(time, Labeled(b"a", Leaf(b""))), ROOT),
-        "a label twice": forged(Fork(time, Labeled(b"time", Leaf(b"\1"))), ROOT),
-        "a time padded": forged(Labeled(b"time", Leaf(b"\x80\x00")), ROOT),
+        "labels out of order": forge_certificate(Fork(time, Labeled(b"a", Leaf(b""))), ROOT),
+        "a label twice": forge_certificate(Fork(time, Labeled(b"time", Leaf(b"\1"))), ROOT),
+        "a time padded": forge_certificate(Labeled(b"time", Leaf(b"\x80\x00")), ROOT),
     }
 
 
 def test_our_verifier_refuses_certificates_that_the_library_accepts(node: Node) -> None:
-    cases = laxly_read()
+    cases = laxly_read_certificates()
     answers = node(SCRIPT, [request(data) for data in cases.values()])
     assert [name for name, answer in zip(cases, answers, strict=True) if not answer["accepted"]] == []
     assert [name for name, data in cases.items() if accepts(data)] == []
@@ -219,8 +219,8 @@ def test_library_lookup_claims_an_unproven_absence(node: Node) -> None:
     requests, ours = [], []
     for tree, label, _ in cases:
         path = (b"one", label)
-        data = forged(Fork(Labeled(b"one", tree), time), ROOT)
+        data = forge_certificate(Fork(Labeled(b"one", tree), time), ROOT)
         requests.append(request(data, [path]))
-        ours += read(verify_certificate(data, ROOT_KEY).tree, [path])
+        ours += lookup_values(verify_certificate(data, ROOT_KEY).tree, [path])
     assert [answer["lookups"][0]["status"] for answer in node(SCRIPT, requests)] == ["absent"] * len(cases)
     assert [one["status"] for one in ours] == [expected for _, _, expected in cases]

@@ -15,7 +15,13 @@ from causeway_proofs.ic.certification import Freshness, RangesForm, verify_certi
 from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers
 from tests.support.ic.ic_certification import CANISTER, NOW, RANGES, SUBNET_ID, canister, certificate
 from tests.verifiers.conftest import Build, Node
-from tests.verifiers.test_ic_certificates import ROOT_KEY, SCRIPT, laxly_read, request, tampered
+from tests.verifiers.test_ic_certificates import (
+    ROOT_KEY,
+    SCRIPT,
+    laxly_read_certificates,
+    request,
+    tampered_certificates,
+)
 
 TOOLCHAIN = Toolchain(
     Path(__file__).parent / "native" / "ic-rust",
@@ -82,7 +88,11 @@ SHOWN = {
     },
     "delegated twice": Claim(nested()),
     # Certificates that only the root subnet could have signed are not tested here.
-    **{name: Claim(data) for name, data in tampered().items() if name != "the identity as the subnet's key"},
+    **{
+        name: Claim(data)
+        for name, data in tampered_certificates().items()
+        if name != "the identity as the subnet's key"
+    },
 }
 TIMES = {
     "as late as is allowed": Claim(certificate(), now=NOW + OFFSET),
@@ -111,9 +121,9 @@ def test_one_verdict_at_the_bounds_of_time(rust: Native) -> None:
 
 def test_other_encodings_than_the_signed_one(rust: Native) -> None:
     """The library in Rust reads some of them, the one in JavaScript all; ours none."""
-    claims = [Claim(data) for data in laxly_read().values()]
+    claims = [Claim(data) for data in laxly_read_certificates().values()]
     assert [own_verdict(claim) for claim in claims] == [False] * len(claims)
-    accepted = dict(zip(laxly_read(), verdicts(rust, claims), strict=True))
+    accepted = dict(zip(laxly_read_certificates(), verdicts(rust, claims), strict=True))
     assert accepted == {
         "an entry that means nothing": False,
         "a length in more bytes than it needs": True,

@@ -55,7 +55,7 @@ def own_verdict(claim: Claim) -> bool:
     return True
 
 
-def altered(claim: Claim) -> list[Claim]:
+def altered_claims(claim: Claim) -> list[Claim]:
     """Return claims that both verifiers must refuse.
 
     Left out: the other store's spec, which the older rules of @confio/ics23 do not always tell apart, and another
@@ -86,7 +86,7 @@ def test_both_verifiers_agree_on_the_published_proofs(node: Node) -> None:
                 claims.append(Claim(batch["spec"], root, key, value or None, proof))
     assert len(claims) == 7 + 40
     assert verdicts(node, claims) == [own_verdict(claim) for claim in claims] == [True] * len(claims)
-    wrong = [claim for right in claims[:7] for claim in altered(right)]
+    wrong = [claim for right in claims[:7] for claim in altered_claims(right)]
     assert verdicts(node, wrong) == [own_verdict(claim) for claim in wrong] == [False] * len(wrong)
 
 
@@ -100,5 +100,5 @@ def test_proofs_of_locally_built_trees_hold_for_both(node: Node) -> None:
         for key in (b"a", b"key-011", b"key-063", b"z"):
             claims.append(Claim(spec, tree.root, key, None, tree.non_existence(key).SerializeToString()))
     assert verdicts(node, claims) == [own_verdict(claim) for claim in claims] == [True] * len(claims)
-    wrong = [claim for right in claims[::7] for claim in altered(right)]
+    wrong = [claim for right in claims[::7] for claim in altered_claims(right)]
     assert verdicts(node, wrong) == [own_verdict(claim) for claim in wrong] == [False] * len(wrong)

@@ -22,7 +22,7 @@ from tests.oracles.ics23.smt import SmtStore
 from tests.support.properties.ics23_trees import BUILDERS, SPEC_NAMES, Tree
 from tests.tiers import sized
 from tests.verifiers.conftest import Node
-from tests.verifiers.reencoding import damaged, reencoded
+from tests.verifiers.reencoding import corrupt_bytes, reencoded
 from tests.verifiers.test_ics23_stores import column
 
 CLAIMS = sized(6_000, 100_000)
@@ -126,7 +126,7 @@ def test_one_verdict_on_changed_proofs_and_claims(native: list[Native], trees: d
         elif way == 2:
             claim = claim._replace(spec=random.choice(sorted(PROOF_SPECS)))
         else:
-            claim = claim._replace(proof=damaged(claim.proof, random))
+            claim = claim._replace(proof=corrupt_bytes(claim.proof, random))
         claims.append(claim)
     others = [verdicts(each, claims) for each in native]
     odd = []

@@ -12,7 +12,7 @@ import pytest
 from causeway.cli import main
 from tests.support.ibc.ibc_lake import make_lake
 from tests.verifiers.conftest import Node
-from tests.verifiers.test_ics23 import Claim, altered, own_verdict, verdicts
+from tests.verifiers.test_ics23 import Claim, altered_claims, own_verdict, verdicts
 
 QUEUES = {
     "send": ("A", "B", [*range(4, 20)]),
@@ -22,7 +22,7 @@ HEIGHT = 5
 ABSENT = {"send": [0, 3, 20, 10**6], "receipt": [8, 12, 16, 2**40]}
 
 
-def taken(lake: str, out: Path, queue: str, *what: str) -> Claim:
+def prove_queue(lake: str, out: Path, queue: str, *what: str) -> Claim:
     """Return the output of ``causeway prove`` about a queue, as a claim."""
     chain, remote, _ = QUEUES[queue]
     place = ["--chain", chain, "--counterparty", remote, "--queue", queue, "--height", str(HEIGHT)]
@@ -37,7 +37,7 @@ def taken(lake: str, out: Path, queue: str, *what: str) -> Claim:
     return Claim(document["spec"], root, key, value, proof)
 
 
-def bent(claim: Claim) -> Claim:
+def flip_last_bit(claim: Claim) -> Claim:
     """Return a claim with one bit of its proof's last digest flipped."""
     return claim._replace(proof=claim.proof[:-1] + bytes([claim.proof[-1] ^ 1]))
 
@@ -46,14 +46,16 @@ def test_packets_receipts_and_absence_from_a_lake(node: Node, tmp_path: Path) ->
     lake = make_lake(tmp_path)
     out = tmp_path / "proof.json"
     present = [
-        taken(lake, out, queue, "--index", str(index)) for queue, (_, _, held) in QUEUES.items() for index in held
+        prove_queue(lake, out, queue, "--index", str(index)) for queue, (_, _, held) in QUEUES.items() for index in held
     ]
-    present += [taken(lake, out, queue, part) for queue in QUEUES for part in ("--head", "--tail")]
-    absent = [taken(lake, out, queue, "--index", str(index), "--absent") for queue in QUEUES for index in ABSENT[queue]]
+    present += [prove_queue(lake, out, queue, part) for queue in QUEUES for part in ("--head", "--tail")]
+    absent = [
+        prove_queue(lake, out, queue, "--index", str(index), "--absent") for queue in QUEUES for index in ABSENT[queue]
+    ]
     claims = present + absent
     assert [own_verdict(claim) for claim in claims] == [True] * len(claims)
     assert verdicts(node, claims) == [True] * len(claims)
-    wrong = [other for claim in claims for other in (*altered(claim), bent(claim))]
+    wrong = [other for claim in claims for other in (*altered_claims(claim), flip_last_bit(claim))]
     wrong += [one._replace(proof=other.proof) for one, other in pairwise(present)]
     wrong += [absent[0]._replace(key=present[0].key), present[0]._replace(key=absent[0].key)]
     assert [own_verdict(claim) for claim in wrong] == [False] * len(wrong)

@@ -23,7 +23,7 @@ HEIGHT = 5
 LEFT, RIGHT, FRUIT = subnet_id(0), subnet_id(2), canister_id(2)
 
 
-def taken(lake: str, folder: Path, *what: object) -> dict[str, Any]:
+def prove_certificate(lake: str, folder: Path, *what: object) -> dict[str, Any]:
     """Return the output of ``causeway prove``, as the script's request, with the claimed value of the document."""
     files = {name: folder / name for name in ("out", "trust-out", "certificate-out")}
     places = [text for name, path in files.items() for text in (f"--{name}", str(path))]
@@ -54,7 +54,9 @@ def test_certificates_of_a_lake_are_accepted_and_altered_ones_refused(node: Node
     for index in range(header.begin, header.end):
         asked.append(([b"streams", RIGHT, b"messages", index_label(index)], [*stream, "--index", index]))
     asked.append(([b"canister", FRUIT, b"certified_data"], ["--program", "fruit"]))
-    requests = [{**taken(lake, tmp_path, *what), "paths": [[label.hex() for label in path]]} for path, what in asked]
+    requests = [
+        {**prove_certificate(lake, tmp_path, *what), "paths": [[label.hex() for label in path]]} for path, what in asked
+    ]
     assert len(requests) > 3
     answers = node(SCRIPT, requests)
     wanted = [{"status": "found", "value": request["value"]} for request in requests]
@@ -69,6 +71,6 @@ def test_certificates_of_a_lake_are_accepted_and_altered_ones_refused(node: Node
             data[at] ^= 1 << at % 8
             altered.append({**request, "certificate": data.hex()})
         altered.append({**request, "root_key": request["root_key"][:-96] + "c0" + "00" * 47})
-    other = taken(lake, tmp_path, "--chain", "right", "--counterparty", "left", "--header")
+    other = prove_certificate(lake, tmp_path, "--chain", "right", "--counterparty", "left", "--header")
     altered.append({**requests[0], "root_key": other["root_key"]})
     assert [accepted(answer) for answer in node(SCRIPT, altered)] == [None] * len(altered)

@@ -39,7 +39,7 @@ def build(entries: Entries, version: StateVersion) -> Trie:
     return trie
 
 
-def written(data: bytes) -> str:
+def to_hex(data: bytes) -> str:
     return "0x" + data.hex()
 
 
@@ -56,11 +56,11 @@ def test_roots_match_ours(node: Node) -> None:
     cases += [(queue, version, ordered_root(messages, version)) for version in StateVersion]
 
     asked = [
-        {"entries": [[written(key), written(value)] for key, value in entries], "version": int(version)}
+        {"entries": [[to_hex(key), to_hex(value)] for key, value in entries], "version": int(version)}
         for entries, version, _ in cases
     ]
     answers = node(SCRIPT, {"roots": asked})["roots"]
-    assert answers == [{"ok": written(root)} for _, _, root in cases]
+    assert answers == [{"ok": to_hex(root)} for _, _, root in cases]
 
 
 def test_other_trie_reads_our_proofs_and_refuses_altered_ones(node: Node) -> None:
@@ -73,24 +73,24 @@ def test_other_trie_reads_our_proofs_and_refuses_altered_ones(node: Node) -> Non
             trie = build(entries, version)
             proven = chance.sample(entries, 3)
             parts = prove(trie, [key for key, _ in proven])
-            asked.append({"root": written(trie.root), "nodes": [written(part) for part in parts]})
+            asked.append({"root": to_hex(trie.root), "nodes": [to_hex(part) for part in parts]})
             expected.append(proven)
     good = node(SCRIPT, {"proofs": asked})["proofs"]
     for answer, proven in zip(good, expected, strict=True):
         found = dict(map(tuple, answer["ok"]))
-        assert all(found[written(key)] == written(value) for key, value in proven)
+        assert all(found[to_hex(key)] == to_hex(value) for key, value in proven)
 
     tampered = []
     for case in asked:
         for place, part in enumerate(case["nodes"]):
             changed = bytearray.fromhex(part[2:])
             changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
-            nodes = [*case["nodes"][:place], written(bytes(changed)), *case["nodes"][place + 1 :]]
+            nodes = [*case["nodes"][:place], to_hex(bytes(changed)), *case["nodes"][place + 1 :]]
             tampered.append({"root": case["root"], "nodes": nodes})
     owners = [index for index, case in enumerate(asked) for _ in case["nodes"]]
     for owner, answer in zip(owners, node(SCRIPT, {"proofs": tampered})["proofs"], strict=True):
         found = dict(map(tuple, answer.get("ok", [])))
-        assert any(found.get(written(key)) != written(value) for key, value in expected[owner])
+        assert any(found.get(to_hex(key)) != to_hex(value) for key, value in expected[owner])
 
 
 def test_our_reader_reads_proofs_of_the_other_trie(node: Node) -> None:
@@ -101,11 +101,11 @@ def test_our_reader_reads_proofs_of_the_other_trie(node: Node) -> None:
         trie = build(entries, StateVersion.V0)
         (key, _), fresh = random.Random(seed).choice(entries), b"another value"
         nodes = prove(trie, [key for key, _ in entries])
-        asked.append({"nodes": [written(part) for part in nodes], "updates": [[written(key), written(fresh)]]})
+        asked.append({"nodes": [to_hex(part) for part in nodes], "updates": [[to_hex(key), to_hex(fresh)]]})
         trie.insert(key, fresh)
         expected.append((trie.root, key, fresh))
     for answer, (root, key, fresh) in zip(node(SCRIPT, {"created": asked})["created"], expected, strict=True):
         their_root, their_nodes = answer["ok"]
-        assert their_root == written(root)
+        assert their_root == to_hex(root)
         (read,) = read_storage_proof(root, [bytes.fromhex(part[2:]) for part in their_nodes], [key])
         assert read.value == fresh

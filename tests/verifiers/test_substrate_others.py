@@ -20,7 +20,7 @@ from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers, rec
 from tests.oracles.mmr import MountainRange, prove_leaves
 from tests.tiers import sized
 from tests.verifiers.conftest import Build, Node
-from tests.verifiers.test_substrate import SCRIPT, written
+from tests.verifiers.test_substrate import SCRIPT, to_hex
 
 TOOLCHAIN = Toolchain(
     Path(__file__).parent / "native" / "substrate-rust",
@@ -106,7 +106,7 @@ ABSENT = {
 }
 
 
-def stored(version: StateVersion, claims: Claims, entries: Mapping[bytes, bytes] | None = None) -> Stored:
+def stored_claim(version: StateVersion, claims: Claims, entries: Mapping[bytes, bytes] | None = None) -> Stored:
     content = dict(zip(KEYS, VALUES, strict=True)) if entries is None else entries
     trie = Trie.build(list(content), list(content.values()), version)
     return Stored(version, trie.root, claims, prove(trie, list(claims)))
@@ -119,7 +119,7 @@ def storage_cases() -> dict[str, tuple[Stored, str]]:
     for version in StateVersion:
         form = f"V{int(version)}"
         for key, value in content.items():
-            right = stored(version, {key: value})
+            right = stored_claim(version, {key: value})
             cases[f"{form}, a value of {len(value)} bytes"] = right, "true"
             cases[f"{form}, another value for {len(value)} bytes"] = right._replace(claims={key: value + b"."}), "false"
             cases[f"{form}, nothing for {len(value)} bytes"] = right._replace(claims={key: None}), "false"
@@ -127,13 +127,13 @@ def storage_cases() -> dict[str, tuple[Stored, str]]:
                 fewer = [*right.nodes[:at], *right.nodes[at + 1 :]]
                 cases[f"{form}, {len(value)} bytes without node {at}"] = right._replace(nodes=fewer), "false"
         for name, key in ABSENT.items():
-            cases[f"{form}, absent {name}"] = stored(version, {key: None}), "true"
-            cases[f"{form}, a value {name}"] = stored(version, {key: None})._replace(claims={key: b"x"}), "false"
-        cases[f"{form}, everything"] = stored(version, content), "true"
-        cases[f"{form}, one leaf"] = stored(version, {b"k": b"v"}, {b"k": b"v"}), "true"
-        cases[f"{form}, beside one leaf"] = stored(version, {b"j": None}, {b"k": b"v"}), "true"
-        cases[f"{form}, nothing in an empty state"] = stored(version, {b"k": None}, {}), "true"
-        whole = stored(version, {KEYS[1]: VALUES[1]})
+            cases[f"{form}, absent {name}"] = stored_claim(version, {key: None}), "true"
+            cases[f"{form}, a value {name}"] = stored_claim(version, {key: None})._replace(claims={key: b"x"}), "false"
+        cases[f"{form}, everything"] = stored_claim(version, content), "true"
+        cases[f"{form}, one leaf"] = stored_claim(version, {b"k": b"v"}, {b"k": b"v"}), "true"
+        cases[f"{form}, beside one leaf"] = stored_claim(version, {b"j": None}, {b"k": b"v"}), "true"
+        cases[f"{form}, nothing in an empty state"] = stored_claim(version, {b"k": None}, {}), "true"
+        whole = stored_claim(version, {KEYS[1]: VALUES[1]})
         cases[f"{form}, a node twice"] = whole._replace(nodes=[*whole.nodes, whole.nodes[0]]), "true"
         cases[f"{form}, under another root"] = whole._replace(root=bytes(32)), "false"
     return cases
@@ -147,18 +147,16 @@ def test_one_verdict_on_storage_proofs(rust: Native, node: Node) -> None:
     assert dict(zip(cases, verdicts(rust, claims), strict=True)) == expected
     # The third one lists the entries of a proof, and does not distinguish absent from omitted ones.
     there = {name: claim for name, (claim, _) in cases.items() if None not in claim.claims.values()}
-    asked = [
-        {"root": written(claim.root), "nodes": [written(part) for part in claim.nodes]} for claim in there.values()
-    ]
+    asked = [{"root": to_hex(claim.root), "nodes": [to_hex(part) for part in claim.nodes]} for claim in there.values()]
     for (name, claim), answer in zip(there.items(), node(SCRIPT, {"proofs": asked})["proofs"], strict=True):
         found = dict(map(tuple, answer.get("ok", [])))
-        shown = all(found.get(written(key)) == written(value or b"") for key, value in claim.claims.items())
+        shown = all(found.get(to_hex(key)) == to_hex(value or b"") for key, value in claim.claims.items())
         # It refuses a repeated node.
         assert (name, shown) == (name, expected[name] == "true" and not name.endswith("a node twice"))
 
 
 def test_unneeded_node_is_accepted_by_the_others_only(rust: Native) -> None:
-    right = stored(StateVersion.V1, {KEYS[0]: VALUES[0]})
+    right = stored_claim(StateVersion.V1, {KEYS[0]: VALUES[0]})
     more = right._replace(nodes=[*right.nodes, b"superfluous"])
     assert (own_verdict(more), verdicts(rust, [more])) == ("false", ["true"])
 
@@ -173,7 +171,7 @@ def test_one_verdict_on_changed_proofs(rust: Native, seed: int) -> None:
             for _ in range(random.choice((1, 3, 12)))
         }
         keys = [*entries, *(random.randbytes(2) for _ in range(3))]
-        right = stored(
+        right = stored_claim(
             random.choice(list(StateVersion)), {key: entries.get(key) for key in random.sample(keys, 2)}, entries
         )
         nodes = [bytearray(part) for part in right.nodes]

@@ -20,7 +20,7 @@ HEIGHTS = (5, 13, 20)
 V1 = 1
 
 
-def written(data: bytes) -> str:
+def to_hex(data: bytes) -> str:
     return "0x" + data.hex()
 
 
@@ -33,9 +33,9 @@ def test_roots_and_proofs_of_a_lake_match(node: Callable[[str, Any], Any], tmp_p
             context = kernel.context(np.array([position], dtype=np.uint32), Tick(height, opened.manifest(height).tick))
             rows = storage_changes(None, read_state(opened, opened.manifest(height), position), context)
             entries = zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)
-            asked.append({"entries": [[written(key), written(value)] for key, value in entries], "version": V1})
+            asked.append({"entries": [[to_hex(key), to_hex(value)] for key, value in entries], "version": V1})
             roots.append(read_storage(opened, position, height).root)
-    assert node(SCRIPT, {"roots": asked})["roots"] == [{"ok": written(root)} for root in roots]
+    assert node(SCRIPT, {"roots": asked})["roots"] == [{"ok": to_hex(root)} for root in roots]
 
     proofs, expected = [], []
     for source, destination, nonce, height, response in (
@@ -51,11 +51,11 @@ def test_roots_and_proofs_of_a_lake_match(node: Callable[[str, Any], Any], tmp_p
             assert proof.domain_proof is not None
             position = opened.position(source)
             root = read_storage(opened, position, shown.block).root
-            proofs.append({"root": written(state_root), "nodes": [written(part) for part in proof.domain_proof]})
+            proofs.append({"root": to_hex(state_root), "nodes": [to_hex(part) for part in proof.domain_proof]})
             expected.append((receipt_storage_key(own), root))
         item = INBOX_RESPONSES if response else OUTBOX
-        proofs.append({"root": written(root), "nodes": [written(part) for part in proof.message_proof]})
+        proofs.append({"root": to_hex(root), "nodes": [to_hex(part) for part in proof.message_proof]})
         expected.append((message_storage_key(item, envelope.dst_chain_id, 0, nonce), shown.message.encode()))
     for answer, (key, value) in zip(node(SCRIPT, {"proofs": proofs})["proofs"], expected, strict=True):
         found = dict(map(tuple, answer["ok"]))
-        assert value.hex() in found[written(key)], "the message itself, or the receipt with the final state root"
+        assert value.hex() in found[to_hex(key)], "the message itself, or the receipt with the final state root"

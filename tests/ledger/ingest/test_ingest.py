@@ -37,7 +37,7 @@ HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amoun
 ROW = "eth->moonbeam,send,ethereum,1641902381,0xaa,7,0xAb,0xCd,13"
 
 
-def taken(
+def ingest_content(
     content: bytes | str, kind: str = "bridge-events", file: str = "f.csv", mapping: Path | None = None, chunk: int = 64
 ) -> IngestedRecords:
     """Return the result of a whole file."""
@@ -58,7 +58,7 @@ def why(found: IngestedRecords) -> list[tuple[int, str, str | None]]:
 
 
 def test_row_equals_the_record_of_the_file() -> None:
-    found = taken(f"{HEAD}\n{ROW}\n")
+    found = ingest_content(f"{HEAD}\n{ROW}\n")
     (row,) = rows_of(found)
     assert (row["source"], row["destination"], row["event"], row["index"]) == ("ethereum", "moonbeam", "sent", 7)
     assert row["time"] == datetime(2022, 1, 11, 11, 59, 41, tzinfo=UTC)
@@ -70,7 +70,7 @@ def test_row_equals_the_record_of_the_file() -> None:
         ROW.replace(",send,ethereum", ",recv,moonbeam"),
     ]
     other = [ROW.replace(",13", ",130"), ROW.replace("0xCd", "0xCe")]
-    hashes = [each["payload_hash"] for each in rows_of(taken("\n".join([HEAD, ROW, *same, *other])))]
+    hashes = [each["payload_hash"] for each in rows_of(ingest_content("\n".join([HEAD, ROW, *same, *other])))]
     assert len({*hashes[:4]}) == 1 and len({*hashes}) == 3
 
 
@@ -90,7 +90,7 @@ def test_unreadable_records_are_quarantined_with_a_reason() -> None:
         ROW.replace("0xaa", "x" * 5000),
     ]
     text = "\n".join([HEAD, *lines]).encode() + b"\n" + ROW.replace("0xaa", "\udcff").encode(errors="surrogateescape")
-    found = taken(text)
+    found = ingest_content(text)
     assert why(found) == [
         (2, "negative", "index"),
         (3, "too_large", "index"),
@@ -203,27 +203,27 @@ def test_hostile_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_compressed_file_is_read_and_a_decompression_bomb_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(f"{HEAD}\n{ROW}\n".encode())
-    assert taken(packed, file="f.csv.gz").ledger.num_rows == 1
+    assert ingest_content(packed, file="f.csv.gz").ledger.num_rows == 1
     monkeypatch.setattr(chunks, "FREE_BYTES", 0)
     bomb = gzip.compress(f"{HEAD}\n".encode() + f"{ROW}\n".encode() * 100_000)
     with pytest.raises(InvalidInput, match=r"f\.csv\.gz: becomes more than 300 times its size"):
-        taken(bomb, file="f.csv.gz", chunk=1 << 20)
+        ingest_content(bomb, file="f.csv.gz", chunk=1 << 20)
     with pytest.raises(InvalidInput, match="cannot be unpacked"):
-        taken(b"no gzip", file="f.csv.gz")
+        ingest_content(b"no gzip", file="f.csv.gz")
 
 
 def test_columns_may_be_extra_or_reordered_but_not_missing_or_repeated() -> None:
     names = HEAD.split(",")
     values = dict(zip(names, ROW.split(","), strict=True)) | {"new": "1"}
     turned = [*reversed(names), "new"]
-    (row,) = rows_of(taken(",".join(turned) + "\n" + ",".join(values[name] for name in turned)))
-    assert {**row, "source_row": 1} == rows_of(taken(f"{HEAD}\n{ROW}"))[0]
+    (row,) = rows_of(ingest_content(",".join(turned) + "\n" + ",".join(values[name] for name in turned)))
+    assert {**row, "source_row": 1} == rows_of(ingest_content(f"{HEAD}\n{ROW}"))[0]
     with pytest.raises(InvalidInput, match=r'f\.csv: column for index: "nonce": no such column; did you mean nonces'):
-        taken(f"{HEAD.replace('nonce', 'nonces')}\n{ROW}")
+        ingest_content(f"{HEAD.replace('nonce', 'nonces')}\n{ROW}")
     with pytest.raises(InvalidInput, match='column "side" is there twice'):
-        taken(f"{HEAD},side\n{ROW},x")
+        ingest_content(f"{HEAD},side\n{ROW},x")
     with pytest.raises(InvalidInput, match="names of its columns"):
-        taken("")
+        ingest_content("")
 
 
 TIMES = {
@@ -263,7 +263,7 @@ def test_local_time_uses_the_zone_of_the_mapping_unless_ambiguous(tmp_path: Path
     )
     times = ["2022-07-01T12:00:00", "2022-01-01T12:00:00", "2022-10-30T02:30:00", "2022-03-27T02:30:00", "2022-07-01Z"]
     lines = [json.dumps({"index": place, "time": text}) for place, text in enumerate(times)]
-    found = taken("\n".join(lines), "", "f.jsonl", own)
+    found = ingest_content("\n".join(lines), "", "f.jsonl", own)
     assert [row["time"].hour for row in rows_of(found)] == [10, 11]
     assert [reason for _, reason, _ in why(found)] == ["ambiguous_time", "ambiguous_time", "not_a_time"]
 
@@ -285,7 +285,7 @@ def test_parquet_keeps_its_types_and_accepts_exact_floats() -> None:
         "ack_height": pa.array([9, None], pa.int64()),
         "ack_time": times,
     }
-    found = taken(stored(**given), "ibc-packets", "f.parquet")
+    found = ingest_content(stored(**given), "ibc-packets", "f.parquet")
     assert [(row["event"], row["height"], row["index"]) for row in rows_of(found)] == [
         ("sent", 5, 1),
         ("acknowledged", 9, 1),
@@ -294,14 +294,14 @@ def test_parquet_keeps_its_types_and_accepts_exact_floats() -> None:
     # Readers of integers with nulls convert them to floats: those are exact below 2**53.
     for values, good in (((1.5, 2.0**53 - 1), 2**53 - 1), ((2.0**53 + 2, 5.0), 5)):
         given["sequence"] = pa.array(values)
-        found = taken(stored(**given), "ibc-packets", "f.parquet")
+        found = ingest_content(stored(**given), "ibc-packets", "f.parquet")
         assert [row["index"] for row in rows_of(found)] == [good] and why(found) == [(1, "not_a_number", "index")]
         assert float(found.quarantine["value"][0].as_py()) == values[0]
     given["sequence"] = pa.array([[1], [2]])
     with pytest.raises(InvalidInput, match="column sequence is list<element: int64>; a mapping reads text"):
-        taken(stored(**given), "ibc-packets", "f.parquet")
+        ingest_content(stored(**given), "ibc-packets", "f.parquet")
     with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
-        taken(b"PAR1 nothing PAR1", "ibc-packets", "f.parquet")
+        ingest_content(b"PAR1 nothing PAR1", "ibc-packets", "f.parquet")
 
 
 def test_windows_are_cut_at_long_gaps() -> None:
@@ -357,17 +357,19 @@ def test_built_in_mappings_are_valid_and_unknown_names_are_refused() -> None:
 
 
 def test_two_tables_are_distinguished_by_their_names() -> None:
-    sends = taken("source,destination,index,time,content\na,b,1,2024-01-01T00:00:00Z,x\n", "two-tables", "sends.csv")
-    receives = taken("source,destination,index,content\na,b,1,x\n", "two-tables", "all_receives.csv")
+    sends = ingest_content(
+        "source,destination,index,time,content\na,b,1,2024-01-01T00:00:00Z,x\n", "two-tables", "sends.csv"
+    )
+    receives = ingest_content("source,destination,index,content\na,b,1,x\n", "two-tables", "all_receives.csv")
     (sent,), (received,) = rows_of(sends), rows_of(receives)
     assert (sent["event"], sent["chain"], received["event"], received["chain"]) == ("sent", "a", "received", "b")
     assert sent["payload_hash"] == received["payload_hash"] is not None and received["time"] is None
     with pytest.raises(InvalidInput, match=r"no event for a file of this name; it has for: \*send\*, \*receive\*"):
-        taken("source\n", "two-tables", "other.csv")
+        ingest_content("source\n", "two-tables", "other.csv")
 
 
 def test_journeys_have_their_timeouts(recordings: Recordings) -> None:
-    found = taken(recordings.xcm_journeys.read_bytes(), "xcm-journeys", "xcm.jsonl")
+    found = ingest_content(recordings.xcm_journeys.read_bytes(), "xcm-journeys", "xcm.jsonl")
     events = [(row["event"], row["detail"]) for row in rows_of(found)]
     counts = {event: events.count(event) for event in dict.fromkeys(events)}
     assert counts == {

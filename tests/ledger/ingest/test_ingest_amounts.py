@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from causeway.ledger.ingest.row_sections import parse_go_literal
 from tests.ledger.ingest.test_ingest import rows_of, why
-from tests.ledger.ingest.test_ingest_fields import mapping, read
+from tests.ledger.ingest.test_ingest_fields import mapping, read_records
 from tests.support.common.command_line import Run, command_line
 
 TEXTS = ["13", "010", "0x10", "10", "08", "1_000", "0", "00", "0o17", "7f", "13.0", " 5 ", "+5", "", "nan", "-1"]
@@ -36,7 +36,9 @@ READ: dict[Any, list[int | str | None]] = {
 @pytest.mark.parametrize("base", READ)
 def test_mapping_selects_the_base_of_amounts(base: Any) -> None:
     amount: dict[str, Any] = {"column": "v"} if base is None else {"column": "v", "base": base}
-    found = read(mapping({"amount": amount}), "\n".join(["n,v", *(f"{n},{text}" for n, text in enumerate(TEXTS))]))
+    found = read_records(
+        mapping({"amount": amount}), "\n".join(["n,v", *(f"{n},{text}" for n, text in enumerate(TEXTS))])
+    )
     values: dict[int, Any] = {row["index"]: row["amount_0"] for row in rows_of(found)}
     values |= {number - 1: reason for number, reason, _ in why(found)}
     assert {text: values[n] for n, text in enumerate(TEXTS)} == dict(zip(TEXTS, READ[base], strict=True))
@@ -53,7 +55,7 @@ def test_base_has_three_values_and_applies_to_amounts_only() -> None:
 def test_parquet_numbers_have_one_reading() -> None:
     for base in (10, "go", "0x"):
         table = pa.table({"n": [1], "v": pa.array([10], pa.uint64())})
-        assert rows_of(read(mapping({"amount": {"column": "v", "base": base}}), table))[0]["amount_0"] == 10
+        assert rows_of(read_records(mapping({"amount": {"column": "v", "base": base}}), table))[0]["amount_0"] == 10
 
 
 def test_go_integer_literals() -> None:
@@ -70,17 +72,17 @@ def test_leading_zeros_of_an_amount_count_in_its_content_if_they_change_it() -> 
     lines = "n,v\n1,10\n2,010\n3,8\n"
     for base, different in ((10, 2), ("go", 3)):
         events = [{"event": {"text": "sent"}, "content": ["v"]}]
-        found = rows_of(read(mapping({"amount": {"column": "v", "base": base}}, events=events), lines))
+        found = rows_of(read_records(mapping({"amount": {"column": "v", "base": base}}, events=events), lines))
         assert len({row["payload_hash"] for row in found}) == different
 
 
 def test_height_0_of_a_revision_is_quarantined_unless_the_mapping_defines_it() -> None:
     text = "n,t\n1,1-0\n2,01-02\n3,0-0\n4,0-5\n5,10-00\n"
-    found = read(mapping({"timeout_height": "t"}), text)
+    found = read_records(mapping({"timeout_height": "t"}), text)
     assert why(found) == [(1, "ambiguous_height", "timeout_height"), (5, "ambiguous_height", "timeout_height")]
     columns = [(row["index"], row["timeout_revision"], row["timeout_height"]) for row in rows_of(found)]
     assert columns == [(2, 1, 2), (3, None, None), (4, 0, 5)]
-    found = read(mapping({"timeout_height": {"column": "t", "values": {"1-0": "0"}}}), text)
+    found = read_records(mapping({"timeout_height": {"column": "t", "values": {"1-0": "0"}}}), text)
     assert next((row["index"], row["timeout_height"]) for row in rows_of(found)) == (1, None)
 
 

@@ -27,7 +27,7 @@ def mapping(fields: dict[str, Any], **changes: Any) -> MappingDocument:
     return MappingDocument.model_validate({**given, "events": [{"event": {"text": "sent"}}], **changes})
 
 
-def read(of: MappingDocument, data: str | pa.Table) -> IngestedRecords:
+def read_records(of: MappingDocument, data: str | pa.Table) -> IngestedRecords:
     """Read CSV, or a table as Parquet."""
     out = io.BytesIO()
     if isinstance(data, str):
@@ -47,7 +47,7 @@ def test_new_fields_are_ordinary_numbers_texts_and_times() -> None:
     names = ["revision", "block", "continues", "timeout_revision", "timeout_height"]
     fields: dict[str, Any] = {name: name for name in names}
     of = mapping({**fields, "timeout_time": {"column": "until", "unit": "any"}})
-    found = read(of, f"n,{','.join(names)},until\n1,3,0xab,m7,4,5,1641902381\n")
+    found = read_records(of, f"n,{','.join(names)},until\n1,3,0xab,m7,4,5,1641902381\n")
     assert columns(found, *names) == [(3, "0xab", "m7", 4, 5)]
     assert rows_of(found)[0]["timeout_time"] == datetime(2022, 1, 11, 11, 59, 41, tzinfo=UTC)
 
@@ -55,7 +55,7 @@ def test_new_fields_are_ordinary_numbers_texts_and_times() -> None:
 def test_height_with_its_revision_fills_both_columns() -> None:
     of = mapping({"height": "h", "timeout_height": "t", "timeout_time": {"column": "u", "unit": "any"}})
     lines = ["1,1-2241421,2-7,0", "2, 5 ,0-0,", "3,nan,0,5", "4,0x10,nan,", "5,-5,,", "6,1-,,", "7,1-2-3,,"]
-    found = read(of, "\n".join(["n,h,t,u", *lines]))
+    found = read_records(of, "\n".join(["n,h,t,u", *lines]))
     assert columns(found, "revision", "height", "timeout_revision", "timeout_height") == [
         (1, 2241421, 2, 7), (None, 5, None, None), (None, None, None, None), (None, 16, None, None),
     ]  # fmt: skip
@@ -66,7 +66,7 @@ def test_height_with_its_revision_fills_both_columns() -> None:
 
 def test_explicit_revision_precedes_that_of_the_text() -> None:
     of = mapping({"revision": "r", "height": "h"})
-    found = read(of, "n,r,h\n1,4,1-10\n2,,1-10\n3,2,10\n")
+    found = read_records(of, "n,r,h\n1,4,1-10\n2,,1-10\n3,2,10\n")
     assert columns(found, "revision", "height") == [(4, 10), (1, 10), (2, 10)]
 
 
@@ -74,7 +74,7 @@ def test_incomparable_heights_and_revisions_are_quarantined() -> None:
     of = mapping({"height": "h", "timeout_height": "t"})
     high, last = MAX_HEIGHT + 1, MAX_REVISION + 1
     lines = [f"1,{high},{high}", f"2,1-{high},", f"3,{last}-1,", f"4,,1-{high}", f"5,1-{MAX_HEIGHT},{MAX_REVISION}-1"]
-    found = read(of, "\n".join(["n,h,t", *lines]))
+    found = read_records(of, "\n".join(["n,h,t", *lines]))
     assert [row["index"] for row in rows_of(found)] == [1, 5]
     assert why(found) == [
         (2, "too_large", "height"), (3, "too_large", "revision"), (4, "too_large", "timeout_height"),
@@ -100,7 +100,7 @@ def test_field_rules_apply_to_numbers(
     table = pa.table({"n": list(range(len(texts))), "h": pa.array(texts)})
     coded = table.set_column(1, "h", table["h"].dictionary_encode())
     for data in ("\n".join(["n,h", *(f"{n},{text}" for n, text in enumerate(texts))]), table, coded):
-        found = read(of, data)
+        found = read_records(of, data)
         assert [row["height"] for row in rows_of(found)] == expected
         assert [reason for _, reason, _ in why(found)] == reasons
 
@@ -111,15 +111,19 @@ def test_field_rules_apply_to_parquet_times_amounts_and_integers() -> None:
         "amount": {"column": "v", "split": " ", "part": 0},
         "height": {"column": "h", "values": {"7": "70"}},
     }
-    found = read(mapping(fields), pa.table({"n": [1], "at": ["x|2022-01-11"], "v": ["12 gold"], "h": [7]}))
+    found = read_records(mapping(fields), pa.table({"n": [1], "at": ["x|2022-01-11"], "v": ["12 gold"], "h": [7]}))
     assert columns(found, "time", "amount_0", "height") == [(datetime(2022, 1, 11, tzinfo=UTC), 12, 70)]
 
 
 def test_ignore_case_without_values_lowercases_names() -> None:
     of = mapping({"source": {"column": "s", "ignore_case": True}})
-    assert columns(read(of, "n,s\n1,Polygon\n2,polygon\n3,\n"), "source") == [("polygon",), ("polygon",), (None,)]
+    assert columns(read_records(of, "n,s\n1,Polygon\n2,polygon\n3,\n"), "source") == [
+        ("polygon",),
+        ("polygon",),
+        (None,),
+    ]
     of = mapping({"source": {"column": "s", "ignore_case": True, "values": {"eth": "ethereum"}}})
-    assert columns(read(of, "n,s\n1,ETH\n2,Polygon\n"), "source") == [("ethereum",), ("polygon",)]
+    assert columns(read_records(of, "n,s\n1,ETH\n2,Polygon\n"), "source") == [("ethereum",), ("polygon",)]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def observed(of: MappingDocument, *parts: str) -> list[dict[str, Any]]:
         seen, before = ObservedWindows(of), OBSERVED_SCHEMA.empty_table()
         for text in files:
             other = ObservedWindows(of)
-            other.add(read(of, text).ledger)
+            other.add(read_records(of, text).ledger)
             seen.merge_observed(other)
             resumed = ObservedWindows(of)
             resumed.resume(before)

@@ -35,11 +35,13 @@ def mapping(format_name: str) -> MappingDocument:
     )
 
 
-def took(data: bytes, file: str, of: MappingDocument, chunk: int, part: FilePart = WHOLE_FILE) -> list[IngestedRecords]:
+def ingest_part(
+    data: bytes, file: str, of: MappingDocument, chunk: int, part: FilePart = WHOLE_FILE
+) -> list[IngestedRecords]:
     return list(ingest_file(io.BytesIO(data), file, len(data), of, chunk, part, threads=1))
 
 
-def said(found: list[IngestedRecords]) -> dict[str, Any]:
+def summarize_parts(found: list[IngestedRecords]) -> dict[str, Any]:
     """Return the results of records for parts of any size."""
     counts = {name: sum(getattr(each, name) for each in found) for name in ("records", "taken", "ignored", "blank")}
     assert counts["records"] == (
@@ -53,17 +55,20 @@ def said(found: list[IngestedRecords]) -> dict[str, Any]:
 
 def compare(data: bytes, file: str, of: MappingDocument, chunk: int, most: int) -> None:
     try:
-        whole = said(took(data, file, of, 1 << 20))
+        whole = summarize_parts(ingest_part(data, file, of, 1 << 20))
     except BadFile:
         with pytest.raises(BadFile):
-            took(data, file, of, chunk)
+            ingest_part(data, file, of, chunk)
         return
-    assert said(took(data, file, of, chunk)) == whole
+    assert summarize_parts(ingest_part(data, file, of, chunk)) == whole
     parts = split_file(io.BytesIO(data), file, len(data), of, most)
     for part in parts if len(parts) > 1 else []:
-        count = sum(each.records for each in took(data, file, of, chunk, part))
+        count = sum(each.records for each in ingest_part(data, file, of, chunk, part))
         assert part.records == count
-    assert said([each for part in reversed(parts) for each in took(data, file, of, chunk, part)]) == whole
+    assert (
+        summarize_parts([each for part in reversed(parts) for each in ingest_part(data, file, of, chunk, part)])
+        == whole
+    )
 
 
 ROWS = st.lists(
@@ -151,7 +156,7 @@ def test_json_is_independent_of_part_boundaries(
         patch.setattr(chunks, "MAX_RECORD", 60)
         patch.setattr(chunks, "MAX_EXCERPT", 40)
         compare(data, "f.jsonl", mapping("jsonl"), chunk, most)
-        found = took(data, "f.jsonl", mapping("jsonl"), chunk)
+        found = ingest_part(data, "f.jsonl", mapping("jsonl"), chunk)
     assert sum(each.records for each in found) == len(data.removeprefix(b"\xef\xbb\xbf").splitlines()) or b"\r" in data
 
 
@@ -161,11 +166,14 @@ def test_growing_file_is_ingested_up_to_its_last_complete_record(tmp_path: Path)
     ends = [data.index(lines[0]) + sum(map(len, lines[:count])) for count in range(4)]
     for size in range(ends[0], len(data) + 1):
         begin = FilePart(end=size, final=False)
-        found = took(data, "f.csv", mapping("csv"), 5, begin)
+        found = ingest_part(data, "f.csv", mapping("csv"), 5, begin)
         cut = found[-1].end if found else ends[0]
         assert cut == max(end for end in ends if end <= size)
-        rest = took(data, "f.csv", mapping("csv"), 5, FilePart(cut, None, sum(each.records for each in found)))
-        assert said([*found, *rest])["rows"] == said(took(data, "f.csv", mapping("csv"), 99))["rows"]
+        rest = ingest_part(data, "f.csv", mapping("csv"), 5, FilePart(cut, None, sum(each.records for each in found)))
+        assert (
+            summarize_parts([*found, *rest])["rows"]
+            == summarize_parts(ingest_part(data, "f.csv", mapping("csv"), 99))["rows"]
+        )
 
 
 @pytest.mark.parametrize("line", [b"\n", b"x\n", b'"a\nb"\n'])

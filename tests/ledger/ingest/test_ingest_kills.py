@@ -46,7 +46,7 @@ event = { column = "what", values = { s = "sent", r = "received" }, others = "re
 """
 
 
-def written(folder: Path) -> Path:
+def write_mapping(folder: Path) -> Path:
     """Return a mapping file equal to ``mapping()``."""
     path = folder / "mapping.toml"
 
@@ -72,7 +72,7 @@ class Commands:
     """Commands that ingest a folder into a ledger."""
 
     def __init__(self, folder: Path) -> None:
-        self.source, self.lake, self.mapping = folder / "in", folder / "ledger", written(folder)
+        self.source, self.lake, self.mapping = folder / "in", folder / "ledger", write_mapping(folder)
         self.source.mkdir()
         self._out = folder / "out"
 

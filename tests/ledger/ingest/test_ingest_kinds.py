@@ -22,7 +22,7 @@ from causeway.ledger.ingest.windows import ObservedWindows
 from causeway.ledger.outcomes import STATES_BY_EVENT_BITS, MessageState, event_bit
 from causeway.ledger.schema import OBSERVED_SCHEMA
 from causeway.ledger.store import open_ledger
-from tests.ledger.ingest.test_ingest import HEAD, ROW, rows_of, taken, why
+from tests.ledger.ingest.test_ingest import HEAD, ROW, ingest_content, rows_of, why
 
 
 def test_packets_of_other_chains_have_other_columns() -> None:
@@ -30,7 +30,7 @@ def test_packets_of_other_chains_have_other_columns() -> None:
     out = io.BytesIO()
     columns = {"channel_id": ["channel-0", "channel-0"], "sequence": [7.0, None], "send_height": ["5", "6"]}
     pq.write_table(pa.table({**columns, "send_time": pa.array([1728217897, None])}), out)
-    found = taken(out.getvalue(), "ibc-packets", "osmosis-1.parquet")
+    found = ingest_content(out.getvalue(), "ibc-packets", "osmosis-1.parquet")
     (row,) = rows_of(found)
     assert (row["source"], row["chain"], row["event"], row["index"]) == ("osmosis-1", "osmosis-1", "sent", 7)
     assert row["time"] == datetime(2024, 10, 6, 12, 31, 37, tzinfo=UTC) and why(found) == [(2, "missing", "index")]
@@ -42,27 +42,27 @@ def test_packets_of_other_chains_have_other_columns() -> None:
             ",a-1,channel-0,1,6.5,,,,x",
         ]
     )
-    found = taken(text, "ibc-packets", "several.csv")
+    found = ingest_content(text, "ibc-packets", "several.csv")
     assert sorted((row["source"], row["event"], row["chain"], row["height"]) for row in rows_of(found)) == [
         ("a-1", "acknowledged", "a-1", 9), ("a-1", "sent", "a-1", 5),
         ("b-1", "received", "a-1", 8), ("b-1", "sent", "b-1", 6),
     ]  # fmt: skip
     assert why(found) == [(3, "not_a_number", "height")]
     with pytest.raises(InvalidInput, match=r"column \(or sent_height\) for height"):
-        taken("channel_id,sequence\n", "ibc-packets", "none.csv")
+        ingest_content("channel_id,sequence\n", "ibc-packets", "none.csv")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_line_endings_of_any_system_are_accepted(end: str) -> None:
-    found = taken(end.join([HEAD, ROW, ROW]))
+    found = ingest_content(end.join([HEAD, ROW, ROW]))
     assert len(rows_of(found)) == 2 and not why(found)
     with pytest.raises(InvalidInput, match="no names of columns: field larger"):
-        taken(f'"{"x" * 200_000}",b{end}')
+        ingest_content(f'"{"x" * 200_000}",b{end}')
 
 
 def test_numbers_with_a_fraction_are_accepted_if_exact() -> None:
     texts = ("7.0", "9007199254740994.0", "7.5", "12345678901234567890123.000")
-    found = taken("\n".join([HEAD, *(ROW.replace(",13", f",{text}") for text in texts)]))
+    found = ingest_content("\n".join([HEAD, *(ROW.replace(",13", f",{text}") for text in texts)]))
     assert [row["amount_0"] for row in rows_of(found)] == [7, 12345678901234567890123 % 2**64]
     assert why(found) == [(2, "not_a_number", "amount"), (3, "not_a_number", "amount")]
 
@@ -72,7 +72,7 @@ def test_other_direction_of_a_bridge_is_a_separate_lane() -> None:
         "moonbeam->eth,send,moonbeam,5,0xaa,7,0xAb,0xCd,13",
         "moonbeam_to_Ethereum,recv,eth,6000,0xab,7,0xAb,0xCd,13",
     ]
-    rows = rows_of(taken("\n".join([HEAD, ROW, *back])))
+    rows = rows_of(ingest_content("\n".join([HEAD, ROW, *back])))
     assert {(row["source"], row["destination"]) for row in rows[1:]} == {("moonbeam", "ethereum")}
     assert [(row["event"], row["chain"]) for row in rows] == [
         ("sent", "ethereum"), ("sent", "moonbeam"), ("received", "ethereum"),
@@ -100,8 +100,8 @@ def test_differently_formatted_file_yields_equal_rows(how: str) -> None:
         json.dumps(dict(zip(changed.split("\n")[0].split(","), line.split(","), strict=True)))
         for line in changed.split("\n")[1:]
     )
-    expected = rows_of(taken(text))
-    for found in (taken(changed), taken(as_json, file="f.jsonl")):
+    expected = rows_of(ingest_content(text))
+    for found in (ingest_content(changed), ingest_content(as_json, file="f.jsonl")):
         assert not why(found)
         for row, other in zip(rows_of(found), expected, strict=True):
             varying = {"lane", "receiver", "source_file"} | ({"transaction"} if how == "hexadecimal digits" else set())
@@ -112,24 +112,24 @@ def test_differently_formatted_file_yields_equal_rows(how: str) -> None:
 
 def test_ambiguous_columns_are_refused_and_a_missing_one_is_named() -> None:
     with pytest.raises(InvalidInput, match='columns "txHash" and "TX-Hash" are both tx_hash; one may be there'):
-        taken(HEAD.replace("tx_hash", "txHash,TX-Hash") + "\n")
+        ingest_content(HEAD.replace("tx_hash", "txHash,TX-Hash") + "\n")
     for name in ("nonce", "amount", "side", "chain", "timestamp"):
         with pytest.raises(InvalidInput, match=f'column.*"{name}": no such column'):
-            taken(HEAD.replace(name, "other") + "\n")
+            ingest_content(HEAD.replace(name, "other") + "\n")
     with pytest.raises(InvalidInput, match=r"for height: .send_height.: no such column; did you mean ack_height"):
-        taken("source_chain,channel_id,sequence,ack_height\n", "ibc-packets", "f.csv")
+        ingest_content("source_chain,channel_id,sequence,ack_height\n", "ibc-packets", "f.csv")
 
 
 def test_file_names_match_in_any_case() -> None:
     text = "source,destination,index,content\nA,B,1,x\n"
     for file, event in (("Sends.CSV", "sent"), ("RECEIVES-2024.csv", "received")):
-        assert [row["event"] for row in rows_of(taken(text, "two-tables", file))] == [event]
+        assert [row["event"] for row in rows_of(ingest_content(text, "two-tables", file))] == [event]
 
 
 def test_null_words_are_null_in_number_columns() -> None:
     head = "source_chain,channel_id,sequence,send_height,send_time,ack_height,ack_time\n"
     rows = ["a,c,1,5,NaT,nan,NaN", "a,null,2,5,,NULL,", "a,c,NaN,5,,,"]
-    found = taken(head + "\n".join(rows), "ibc-packets", "f.csv")
+    found = ingest_content(head + "\n".join(rows), "ibc-packets", "f.csv")
     assert [(row["event"], row["lane"], row["time"]) for row in rows_of(found)] == [
         ("sent", "c", None), ("sent", "null", None),
     ]  # fmt: skip
@@ -148,7 +148,7 @@ def test_chains_with_mutual_messages_have_one_window() -> None:
     seen = ObservedWindows(mapping)
     for text in (rows("a->b", {"a": 100, "b": 900}), rows("c->b", {"c": 50, "b": 60}), rows("x->y", {"x": 5, "y": 6})):
         other = ObservedWindows(mapping)
-        other.add(taken(text).ledger)
+        other.add(ingest_content(text).ledger)
         seen.merge_observed(other)
     found = seen.observed(OBSERVED_SCHEMA.empty_table()).to_pylist()
     spans = {row["chain"]: (row["first_time"].timestamp(), row["last_time"].timestamp()) for row in found}
@@ -167,7 +167,7 @@ def test_invalid_utf8_in_parquet_is_quarantined_by_row(column: str) -> None:
     }  # fmt: skip
     out = io.BytesIO()
     pq.write_table(pa.table({**columns, column: texts}), out, row_group_size=68_000)
-    found = taken(out.getvalue(), "ibc-packets", "f.parquet")
+    found = ingest_content(out.getvalue(), "ibc-packets", "f.parquet")
     assert why(found) == [(row + 1, "not_utf8", column) for row in sorted(bad)]
     assert found.ledger["source_row"].to_pylist() == [row + 1 for row in range(count) if row not in bad]
     data, mapping = out.getvalue(), load_mapping("ibc-packets")
@@ -180,7 +180,7 @@ def test_time_beyond_the_calendar_is_shown_in_quarantine() -> None:
     times = pa.array([2**62, 0], pa.timestamp("us"))
     columns = {"source_chain": ["a", "a"], "channel_id": ["c", "c"], "sequence": [1, 2], "send_height": [1, 1]}
     pq.write_table(pa.table({**columns, "send_time": times}), out)
-    found = taken(out.getvalue(), "ibc-packets", "f.parquet")
+    found = ingest_content(out.getvalue(), "ibc-packets", "f.parquet")
     assert why(found) == [(1, "not_a_time", "time")] and str(2**62) in found.quarantine["value"][0].as_py()
     assert len(rows_of(found)) == 1
 
@@ -196,7 +196,7 @@ a-1,b-1,channel-0,5,14,104,24,114,34,,,,,,11,uatom,x
 
 
 def test_packets_have_both_sides_timeouts_and_errors() -> None:
-    rows = rows_of(taken(PACKETS, "ibc-packets", "packets.csv"))
+    rows = rows_of(ingest_content(PACKETS, "ibc-packets", "packets.csv"))
     events = {
         index: [(row["event"], row["chain"], row["height"], row["code"], row["detail"]) for row in rows
                 if row["index"] == index] for index in range(1, 6)
@@ -221,7 +221,7 @@ def test_packets_have_both_sides_timeouts_and_errors() -> None:
     assert (sent[3]["amount_0"], sent[3]["asset"], sent[3]["sender"]) == (9, "uatom", "z")
     # A written acknowledgement implies that the packet was executed.
     written = PACKETS.replace("recv_height", "write_ack_height").splitlines()
-    found = rows_of(taken("\n".join(written), "ibc-packets", "packets.csv"))
+    found = rows_of(ingest_content("\n".join(written), "ibc-packets", "packets.csv"))
     assert [(row["event"], row["height"]) for row in found if row["chain"] == "b-1"] == [
         ("executed", 20), ("failed", 21), ("failed", 22),
     ]  # fmt: skip

@@ -21,7 +21,7 @@ from causeway.ledger.ingest.links import LaneLinks, index_links, resolve_links
 from causeway.ledger.ingest.mapping import Link, load_mapping
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import open_ledger
-from tests.ledger.ingest.test_ingest import rows_of, taken
+from tests.ledger.ingest.test_ingest import ingest_content, rows_of
 from tests.support.properties.audit_ledgers import table
 
 Row = dict[str, Any]
@@ -33,7 +33,7 @@ def row(event: str, chain: str, index: int | None, **given: Any) -> Row:
     return {**common, "event": event, "chain": chain, "index": index, **given}
 
 
-def sent(chain: str, index: int, content: str = "", **given: Any) -> Row:
+def sent_row(chain: str, index: int, content: str = "", **given: Any) -> Row:
     return row("sent", chain, index, source=chain, payload_hash=hashed(content) if content else None, **given)
 
 
@@ -73,7 +73,9 @@ def test_other_end_is_the_chain_with_the_same_messages() -> None:
     # Three chains with equal channel names at both ends, and equal indices in each direction.
     rows = []
     for one, other in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
-        rows += [sent(one, n, f"{one}{n}") for n in range(5)] + [received(other, n, f"{one}{n}") for n in range(1, 4)]
+        rows += [sent_row(one, n, f"{one}{n}") for n in range(5)] + [
+            received(other, n, f"{one}{n}") for n in range(1, 4)
+        ]
         rows += [row("acknowledged", one, n, source=one) for n in range(3)]
     rows += [row("timed_out", "a", 9, source="a"), row("executed", "b", 1, destination="b")]
     found, links = linked(rows)
@@ -84,12 +86,12 @@ def test_other_end_is_the_chain_with_the_same_messages() -> None:
 
 
 def test_end_with_no_or_several_candidates_stays_unknown() -> None:
-    rows = [sent("a", 1), sent("b", 1), received("c", 1), sent("d", 7, "x"), received("e", 7, "y")]
+    rows = [sent_row("a", 1), sent_row("b", 1), received("c", 1), sent_row("d", 7, "x"), received("e", 7, "y")]
     found, links = linked(rows)
     assert all(each["source"] is None or each["destination"] is None for each in found)
     assert set(links.counterparties.values()) == {None}
     # Columns that name the other chain count; a chain is not its own counterparty.
-    rows = [sent("a", 1, "x", destination="z"), received("b", 1, "x"), sent("c", 2, "y"), received("c", 2, "y")]
+    rows = [sent_row("a", 1, "x", destination="z"), received("b", 1, "x"), sent_row("c", 2, "y"), received("c", 2, "y")]
     assert ends(linked(rows)[0]) == {("a", "sent", "a", "z"), ("b", "received", None, "b"),
                                      ("c", "sent", "c", None), ("c", "received", None, "c")}  # fmt: skip
 
@@ -97,12 +99,12 @@ def test_end_with_no_or_several_candidates_stays_unknown() -> None:
 def test_timeouts_distinguish_messages_without_content() -> None:
     rows = []
     for number, (one, other) in enumerate((("a", "b"), ("c", "d"), ("b", "a"))):
-        rows += [sent(one, 1, timeout_time=number), received(other, 1, timeout_time=number)]
+        rows += [sent_row(one, 1, timeout_time=number), received(other, 1, timeout_time=number)]
     assert {(each["source"], each["destination"]) for each in linked(rows)[0]} == {("a", "b"), ("c", "d"), ("b", "a")}
 
 
 def test_links_of_an_earlier_commit_remain() -> None:
-    rows = [sent("a", 1, "x"), received("b", 1, "x")]
+    rows = [sent_row("a", 1, "x"), received("b", 1, "x")]
     unknown = {("p", "source", "a", "0/0"): None}
     assert ends(linked(rows, before=unknown)[0]) == {("a", "sent", "a", None), ("b", "received", None, "b")}
     known = {("p", "source", "a", "0/0"): "b"}
@@ -173,7 +175,7 @@ def test_acknowledgement_of_a_failed_message_has_a_code_and_a_refund() -> None:
 # ---- messages without an id
 
 
-def named(event: str, name: str, time: int, content: str = "c", **given: Any) -> Row:
+def named_row(event: str, name: str, time: int, content: str = "c", **given: Any) -> Row:
     common = {"source": "a", "destination": "b", "lane": None, "message_id": name, "time": time}
     chain = "a" if event == "sent" else "b"
     return {**row(event, chain, None), **common, "payload_hash": hashed(content), **given}
@@ -189,27 +191,31 @@ def second(time: int) -> int:
 
 
 def test_receipts_are_matched_to_sends_of_equal_content_in_order() -> None:
-    sendings = [named("sent", f"s{at}", second(at)) for at in (1, 3, 5)]
-    receipts = [named("received", f"r{at}", second(at)) for at in (2, 6, 4)]
+    sendings = [named_row("sent", f"s{at}", second(at)) for at in (1, 3, 5)]
+    receipts = [named_row("received", f"r{at}", second(at)) for at in (2, 6, 4)]
     assert pairs(sendings + receipts) == [("s1", 2), ("s3", 4), ("s5", 6)]
     # One before every remaining send stays unmatched, and so does a surplus one.
     assert pairs([*sendings[1:], *receipts]) == [("r2", 2), ("s3", 4), ("s5", 6)]
     assert pairs([*sendings[:1], *receipts]) == [("r4", 4), ("r6", 6), ("s1", 2)]
     # A receipt with the id of its send is unchanged, as are those of journeys, of other content, and of other lanes.
-    assert pairs([*sendings, named("received", "s3", second(9)), *receipts[:2]]) == [("s1", 2), ("s3", 9), ("s5", 6)]
+    assert pairs([*sendings, named_row("received", "s3", second(9)), *receipts[:2]]) == [
+        ("s1", 2),
+        ("s3", 9),
+        ("s5", 6),
+    ]
     others: list[Row] = [{"journey": "j"}, {"content": "d"}, {"destination": "z"}, {"payload_hash": None}]
     for other in others:
-        assert pairs([*sendings, named("received", "r9", second(9), **other)]) == [("r9", 9)]
+        assert pairs([*sendings, named_row("received", "r9", second(9), **other)]) == [("r9", 9)]
 
 
 def test_failures_are_matched_with_receipts_and_relays_separately() -> None:
     rows = [
-        named("sent", "s1", second(1)),
-        named("sent", "s2", second(2)),
-        named("relayed", "x4", second(4)),
-        named("relayed", "x3", second(3)),
-        named("received", "r5", second(5)),
-        named("failed", "r5", second(5)),
+        named_row("sent", "s1", second(1)),
+        named_row("sent", "s2", second(2)),
+        named_row("relayed", "x4", second(4)),
+        named_row("relayed", "x3", second(3)),
+        named_row("received", "r5", second(5)),
+        named_row("failed", "r5", second(5)),
     ]
     found, _ = linked(rows, ["order"])
     names = Counter((each["event"], each["message_id"]) for each in found)
@@ -219,10 +225,10 @@ def test_failures_are_matched_with_receipts_and_relays_separately() -> None:
 
 def test_message_continues_the_one_relayed_in_its_block() -> None:
     place: Row = {"chain": "m", "height": 7}
-    hop = named("relayed", "t", second(2), journey="t", **place)
-    onward = named("sent", "f", second(2), source="m", journey="f", **place)
-    rows = [named("sent", "t", second(1), "other", journey="t", height=1), hop, onward,
-            named("received", "f", second(3), "other", source="m", journey="f")]  # fmt: skip
+    hop = named_row("relayed", "t", second(2), journey="t", **place)
+    onward = named_row("sent", "f", second(2), source="m", journey="f", **place)
+    rows = [named_row("sent", "t", second(1), "other", journey="t", height=1), hop, onward,
+            named_row("received", "f", second(3), "other", source="m", journey="f")]  # fmt: skip
     found, _ = linked(rows, ["continues"])
     assert {(each["message_id"], each["continues"]) for each in found} == {("t", None), ("f", "t")}
     # The same message continues, or either of two might, or the block differs.
@@ -392,7 +398,7 @@ def test_error_acknowledgement_is_recognized_in_every_form(ack: Row, event: str,
         content = out.getvalue()
     else:
         content = json.dumps(record)
-    assert [each["event"] for each in rows_of(taken(content, "ibc-events", f"f.{kind}"))] == [event]
+    assert [each["event"] for each in rows_of(ingest_content(content, "ibc-events", f"f.{kind}"))] == [event]
 
 
 def test_packet_data_has_one_content_in_every_form() -> None:
@@ -404,7 +410,7 @@ def test_packet_data_has_one_content_in_every_form() -> None:
     ]  # fmt: skip
     common = {"event": "send_packet", "chain": "a", "channel": "channel-0", "sequence": 1, "height": 5}
     lines = "\n".join(json.dumps({**common, **form}) for form in [*forms, {"packet_data": "other"}])
-    *same, other = [row["payload_hash"] for row in rows_of(taken(lines, "ibc-events", "f.jsonl"))]
+    *same, other = [row["payload_hash"] for row in rows_of(ingest_content(lines, "ibc-events", "f.jsonl"))]
     assert len(same) == len(forms) and {*same} == {same[0]} != {other} and same[0] is not None
 
 
@@ -454,7 +460,9 @@ def test_messages_without_a_topic_are_distinct_and_failures_are_no_receipts(tmp_
 
 def test_parts_without_rows_are_accepted() -> None:
     none = LEDGER_SCHEMA.empty_table()
-    links = resolve_links(ALL, [index_links(none, ALL), index_links(table([sent("a", 1, "x")], LEDGER_SCHEMA), ALL)])
+    links = resolve_links(
+        ALL, [index_links(none, ALL), index_links(table([sent_row("a", 1, "x")], LEDGER_SCHEMA), ALL)]
+    )
     assert links.apply(none).num_rows == 0 and resolve_links(ALL, []).apply(none).num_rows == 0
     rows = [relayed("failed", 5, "T1"), relayed("received", 5, "T1"), relayed("received", 6, "T2")]
     links = resolve_links(ALL, [index_links(table(rows, LEDGER_SCHEMA), ALL)])

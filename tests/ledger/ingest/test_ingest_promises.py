@@ -24,7 +24,7 @@ def mapping(protocol: Any = None, **changes: Any) -> MappingDocument:
     )
 
 
-def stated(of: MappingDocument, before: Any = NONE) -> list[dict[str, Any]]:
+def stated_rows(of: MappingDocument, before: Any = NONE) -> list[dict[str, Any]]:
     """Return the guarantees of a mapping without nulls."""
     rows = build_promises(of, before).to_pylist()
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
@@ -37,7 +37,7 @@ def test_each_guarantee_has_its_number_or_cause() -> None:
         {"promise": "may_drop", "cause": "queue full", "source": "a"}, {"promise": "refund_messages"},
         {"promise": "refunds_recorded"}, {"promise": "answered"}, {"promise": "capacity", "number": 7},
     ]  # fmt: skip
-    assert stated(mapping(promises=given)) == [
+    assert stated_rows(mapping(promises=given)) == [
         {"promise": "received", "number": 90_000_000, "lane": "x", "stated_by": "t"},
         {"promise": "received", "number": 1_500_000, "stated_by": "t"},
         {"promise": "settled", "stated_by": "t"}, {"promise": "causal", "protocol": "p", "stated_by": "t"},
@@ -68,7 +68,7 @@ def test_missing_and_unsupported_options_of_a_guarantee_are_named(given: dict[st
 
 def test_message_is_expected_within_a_day_by_default() -> None:
     def expected(**changes: Any) -> list[tuple[Any, Any]]:
-        return [(row.get("protocol"), row["number"]) for row in stated(mapping(**changes))]
+        return [(row.get("protocol"), row["number"]) for row in stated_rows(mapping(**changes))]
 
     assert expected(deadline=86_400) == [("p", 86_400_000_000)]
     assert expected(deadline="2h") == [("p", 7_200_000_000)]
@@ -79,13 +79,13 @@ def test_message_is_expected_within_a_day_by_default() -> None:
     assert expected(deadline=1.5, events=two) == [("p", 1_500_000), ("q", 1_500_000)]
     default = {"format": "csv", "stated_by": "t", "events": [{"protocol": {"text": "p"}, "index": "n",
                                                               "event": {"text": "sent"}}]}  # fmt: skip
-    assert stated(MappingDocument.model_validate(default))[0]["number"] == 86_400_000_000
+    assert stated_rows(MappingDocument.model_validate(default))[0]["number"] == 86_400_000_000
     assert {name: load_mapping(name).deadline for name in mapping_names()} == dict.fromkeys(mapping_names(), 86_400)
 
 
 def test_clock_tolerance_is_set_per_chain_or_globally() -> None:
     clocks = {"b": 2, "a": "1500ms", "*": "500ms"}
-    assert stated(mapping(clocks=clocks)) == [
+    assert stated_rows(mapping(clocks=clocks)) == [
         {"promise": "clock_tolerance", "number": 500_000, "stated_by": "t"},
         {"promise": "clock_tolerance", "number": 1_500_000, "source": "a", "stated_by": "t"},
         {"promise": "clock_tolerance", "number": 2_000_000, "source": "b", "stated_by": "t"},
@@ -96,7 +96,7 @@ def test_clock_tolerance_is_set_per_chain_or_globally() -> None:
 
 def test_mapping_replaces_its_own_guarantees_and_keeps_others() -> None:
     before = table([{"promise": "numbered", "stated_by": name} for name in ("other", "t")], PROMISES_SCHEMA)
-    found = stated(mapping(promises=[{"promise": "settled"}]), before)
+    found = stated_rows(mapping(promises=[{"promise": "settled"}]), before)
     assert [(row["promise"], row["stated_by"]) for row in found] == [("numbered", "other"), ("settled", "t")]
 
 

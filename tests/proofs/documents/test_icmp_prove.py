@@ -63,7 +63,7 @@ def alterations(value: Any) -> Iterator[Any]:
             yield value[:place] + ("1" if value[place] == "0" else "0") + value[place + 1 :]
 
 
-def refused(document: dict[str, Any], trust: Trust) -> bool:
+def is_refused(document: dict[str, Any], trust: Trust) -> bool:
     """Return whether a document proves nothing: it is false or malformed, such as with an unknown hasher."""
     try:
         return not verify_document(build_document(document, "altered"), trust).valid
@@ -80,10 +80,10 @@ def test_proofs_verify_and_one_altered_byte_is_refused(cli: Run, lake: str, case
     proof, told = json.loads(Path("proof.json").read_text()), json.loads(Path("trust.json").read_text())
     trust, count = parse_trust_object(told, "trust"), 0
     for altered in alterations(proof):
-        assert refused(altered, trust), altered
+        assert is_refused(altered, trust), altered
         count += 1
     assert count > 50
-    assert refused(proof, parse_trust_object({"kind": "root", "root": "11" * 32}, "trust"))
+    assert is_refused(proof, parse_trust_object({"kind": "root", "root": "11" * 32}, "trust"))
 
 
 def test_ingress_is_the_complete_list_with_empty_blocks(cli: Run, lake: str) -> None:

@@ -25,13 +25,17 @@ HEADER = StreamHeader(BEGIN, END, 9)
 ENCODED = [encode_stream_message(StreamRefund(b"canister", 10**index)) for index in range(END - BEGIN)]
 
 
-def stored(header: StreamHeader = HEADER, messages: list[bytes] = ENCODED) -> StoredStream:
+def stored_stream(header: StreamHeader = HEADER, messages: list[bytes] = ENCODED) -> StoredStream:
     column = pa.array(messages, pa.binary())
     return StoredStream(StreamTree(encode_stream_header(header), header.begin, column), column)
 
 
 def certified(height: int = HEIGHT) -> CertifiedStreams:
-    streams = {OWN: stored(), OTHER: stored(replace(HEADER, signals_end=3)), EMPTY: stored(StreamHeader(4, 4, 0), [])}
+    streams = {
+        OWN: stored_stream(),
+        OTHER: stored_stream(replace(HEADER, signals_end=3)),
+        EMPTY: stored_stream(StreamHeader(4, 4, 0), []),
+    }
     contents: NestedTree = {
         b"metadata": {b"height": encode_leb128(HEIGHT), b"prev_state_hash": bytes(32)},
         b"time": b"\x01",
@@ -104,7 +108,7 @@ def test_requests_beyond_the_state_are_refused_by_name() -> None:
 
 
 def test_growing_stream_differs_from_the_certified_one() -> None:
-    held = stored()
+    held = stored_stream()
     streams = CertifiedStreams({OWN: held}, {b"time": b"\x01"}, HEIGHT, KEY.sign)
     assert [step.operation for step in streams.encode_certified_stream_slice(OWN).verify_root()] == [
         "payload", "witness", "certified",

@@ -87,20 +87,20 @@ def test_verdicts_on_heights_together_equal_those_of_one_by_one(version: Certifi
         false.append(replace(one, height_witness=witness[:at] + bytes([witness[at] ^ 1]) + witness[at + 1 :]))
         false.append(replace(one, height_witness=witness[:at]))
     for given in ([*honest, *false], [*false, *honest], honest[:1], []):
-        expected = [alone(certification) for certification in given]
-        assert [told(verdict) for verdict in verify_heights(given)] == expected
+        expected = [single_verdict(certification) for certification in given]
+        assert [comparable_verdict(verdict) for verdict in verify_heights(given)] == expected
         assert expected.count(True) == (version >= 24) * len([one for one in given if one in honest])
 
 
-def alone(certification: Certification) -> object:
+def single_verdict(certification: Certification) -> object:
     """Return the verdict on one certification's height alone."""
     try:
         return certification.verify_height()
     except ProofError as error:
-        return told(error)
+        return comparable_verdict(error)
 
 
-def told(verdict: bool | ProofError) -> object:
+def comparable_verdict(verdict: bool | ProofError) -> object:
     return (type(verdict), str(verdict)) if isinstance(verdict, ProofError) else verdict
 
 

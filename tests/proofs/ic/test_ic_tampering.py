@@ -53,7 +53,7 @@ def values(column: Any) -> Any:
     return column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
 
 
-def changed(before: Frame, after: Frame) -> dict[str, list[int]]:
+def changed_columns(before: Frame, after: Frame) -> dict[str, list[int]]:
     """Return the differing columns and their rows."""
     found: dict[str, list[int]] = {}
     for name in after.names:
@@ -74,7 +74,7 @@ def changed(before: Frame, after: Frame) -> dict[str, list[int]]:
     ],
 )
 def test_carrier_alters_one_part_and_no_other(part: str, columns: dict[str, list[int]]) -> None:
-    assert changed(slices(), alter_slices(slices(), part, CURRENT)) == columns
+    assert changed_columns(slices(), alter_slices(slices(), part, CURRENT)) == columns
 
 
 def test_altered_slices_stay_readable() -> None:
@@ -94,7 +94,7 @@ def test_altered_slices_stay_readable() -> None:
 @pytest.mark.parametrize(("first", "stop"), [(4, 8), (6, 6)])
 def test_unneeded_sibling_is_not_altered(first: int, stop: int) -> None:
     given = slices(message_begin=u64(first, 5), message_end=u64(stop, 5))
-    assert changed(given, alter_slices(given, "sibling", CURRENT)) == {"path": [0, 1]}
+    assert changed_columns(given, alter_slices(given, "sibling", CURRENT)) == {"path": [0, 1]}
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,12 @@ IDS = [OWN, REMOTE, OTHER]
 READER = SliceReader({REMOTE: KEY.public_key(), OTHER: SecretKey.derive(b"another").public_key()})
 
 
-def whole(**asked: int) -> CertifiedStreamSlice:
+def whole_slice(**asked: int) -> CertifiedStreamSlice:
     return certified().encode_certified_stream_slice(OWN, **asked)
 
 
 def test_valid_slices_are_read_into_message_columns() -> None:
-    first = whole(msg_begin=BEGIN, msg_limit=4)
+    first = whole_slice(msg_begin=BEGIN, msg_limit=4)
     second = certified().encode_certified_stream_slice(OTHER, msg_begin=BEGIN + 4)
     parts = [encode_certified_stream_slice(part) for part in (first, second)]
     found = READER.read([(1, 0, parts[0]), (1, 0, b"no slice"), (1, 2, parts[1]), (1, 0, parts[0])], IDS)
@@ -80,12 +80,12 @@ def test_valid_slices_are_read_into_message_columns() -> None:
 
 
 def test_header_alone_has_no_messages() -> None:
-    found = READER.read([(1, 0, encode_certified_stream_slice(whole(msg_begin=END)))], IDS)
+    found = READER.read([(1, 0, encode_certified_stream_slice(whole_slice(msg_begin=END)))], IDS)
     assert (found.slices["message_begin"][0], found.slices["message_end"][0], len(found.messages)) == (END, END, 0)
 
 
 def test_empty_input_has_the_columns() -> None:
-    found, some = READER.read([], IDS), READER.read([(1, 0, encode_certified_stream_slice(whole()))], IDS)
+    found, some = READER.read([], IDS), READER.read([(1, 0, encode_certified_stream_slice(whole_slice()))], IDS)
     for name in ("slices", "messages", "rejects"):
         empty, full = getattr(found, name), getattr(some, name)
         assert len(empty) == 0 and empty.names == full.names
@@ -105,8 +105,8 @@ def _other_sibling(witness: Witness) -> Witness:
             return witness
 
 
-def _altered() -> dict[str, tuple[CertifiedStreamSlice, str]]:
-    one = whole()
+def _altered_slices() -> dict[str, tuple[CertifiedStreamSlice, str]]:
+    one = whole_slice()
     payload, certification = one.payload, one.certification
     message = payload.messages[0]
     return {
@@ -128,16 +128,16 @@ def _altered() -> dict[str, tuple[CertifiedStreamSlice, str]]:
     }
 
 
-@pytest.mark.parametrize("what", _altered())
+@pytest.mark.parametrize("what", _altered_slices())
 def test_altered_slices_are_refused_by_name(what: str) -> None:
-    altered, cause = _altered()[what]
+    altered, cause = _altered_slices()[what]
     found = READER.read([(1, 0, encode_certified_stream_slice(altered))], IDS)
     assert [one.cause for one in found.refused] == [cause]
     assert len(found.slices) == len(found.messages) == len(found.rejects) == 0
 
 
 def test_key_is_that_of_the_declared_source_subnet() -> None:
-    data = encode_certified_stream_slice(whole())
+    data = encode_certified_stream_slice(whole_slice())
     assert [one.cause for one in READER.read([(2, 0, data), (0, 0, data)], IDS).refused] == [
         "InvalidSignature",
         "DecodeFailed",
@@ -153,7 +153,7 @@ def test_signature_is_verified_once_per_root_and_key(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(verify, lambda *arguments: calls.append(arguments))
     reader = SliceReader({REMOTE: KEY.public_key()})
     for begin in (BEGIN, BEGIN + 1, BEGIN + 2):
-        reader.verify(OWN, REMOTE, whole(msg_begin=begin))
+        reader.verify(OWN, REMOTE, whole_slice(msg_begin=begin))
     assert len(calls) == 1
     reader.verify(OWN, REMOTE, certified(signals=10).encode_certified_stream_slice(OWN))
     assert len(calls) == 2
@@ -186,7 +186,7 @@ def _strange(number: int) -> tuple[bytes, ...]:
 def test_column_verdicts_equal_those_of_one_by_one() -> None:
     verdicts: Counter[str] = Counter()
     for number in range(200):
-        one = whole(msg_begin=BEGIN)
+        one = whole_slice(msg_begin=BEGIN)
         held = replace(one, payload=replace(one.payload, messages=_strange(number)))
 
         def one_by_one(held: CertifiedStreamSlice = held) -> list[tuple[object, ...]]:

@@ -31,7 +31,7 @@ def _numbers(values: list[int]) -> U64:
     return np.array(values, dtype=np.uint64)
 
 
-def _named(keys: list[int]) -> Keys:
+def _keys_of(keys: list[int]) -> Keys:
     """Keys as byte strings: of one length, and some of them end in zeros."""
     return np.array([(key << 64).to_bytes(16, "big") for key in keys], dtype="S16")
 
@@ -75,7 +75,7 @@ def _column(messages: list[bytes]) -> object:
 @given(
     made=steps,
     shares=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=6, max_size=6),
-    named=st.sampled_from([_numbers, _named]),
+    named=st.sampled_from([_numbers, _keys_of]),
 )
 def test_any_changes_yield_the_trees_of_the_streams(
     made: list[dict[int, tuple[int, int]]],

@@ -75,7 +75,7 @@ def _placed(name: str, argument: Any) -> str:
     return name
 
 
-def changed(name: str, *steps: str | int, to: Any) -> Document:
+def change_document(name: str, *steps: str | int, to: Any) -> Document:
     """Return the document of a name with another value at a place."""
     document = copy.deepcopy(DOCUMENTS[name])
     node: Any = document
@@ -198,7 +198,7 @@ def test_no_flipped_bit_of_a_proof_goes_undetected(name: str) -> None:
         for at in range(0, len(value) // 2, max(1, len(value) // 12)):
             data = bytearray(bytes.fromhex(value))
             data[at] ^= 1 << at % 8
-            reading = build_document(changed(name, *place, to=data.hex()), name)
+            reading = build_document(change_document(name, *place, to=data.hex()), name)
             verdict = verify_document(reading, strict=True, self_consistent=True)
             assert verdict.error is not None, (place, at)
 
@@ -312,7 +312,7 @@ REFUSED = {"ClientExpired", "CorruptedProof", "MalformedProof"}
 @pytest.mark.parametrize("case", FALSE)
 def test_false_proof_has_the_name_of_its_error(verify: Run, case: str) -> None:
     name, place, value, error, text = FALSE[case]
-    document = changed(name, *place, to=value)
+    document = change_document(name, *place, to=value)
     code, out, err = verify(document, "--json")
     verdict = json.loads(out)
     answer, expected = ("refused", 2) if error in REFUSED else ("false", 1)
@@ -324,16 +324,16 @@ def test_false_proof_has_the_name_of_its_error(verify: Run, case: str) -> None:
 
 
 def test_steps_of_a_false_proof_are_the_computable_ones(verify: Run) -> None:
-    _, out, _ = verify(changed("ics23 tendermint", "trust", "root", to="11" * 32), "--json")
+    _, out, _ = verify(change_document("ics23 tendermint", "trust", "root", to="11" * 32), "--json")
     steps = json.loads(out)["steps"]
     assert [step["operation"] for step in steps] == ["leaf", "inner", "inner", "inner"]
     assert steps[-1]["result"] == DOCUMENTS["ics23 tendermint"]["trust"]["root"]
-    _, out, _ = verify(changed("hrmp_queue", "messages", 1, "data", to="ff"), "--json")
+    _, out, _ = verify(change_document("hrmp_queue", "messages", 1, "data", to="ff"), "--json")
     assert [step["operation"] for step in json.loads(out)["steps"]] == ["link", "link"]
-    _, out, _ = verify(changed("substrate_storage", "entries", 2, "value", to="08"), "--json")
+    _, out, _ = verify(change_document("substrate_storage", "entries", 2, "value", to="08"), "--json")
     titles = list(dict.fromkeys(step["title"] for step in json.loads(out)["steps"]))
     assert [title.rpartition(" (in the proof: ")[2] for title in titles] == ["value)", "absent)", "value)"]
-    _, out, _ = verify(changed("ics23 iavl", "proof", to="00"), "--explain")
+    _, out, _ = verify(change_document("ics23 iavl", "proof", to="00"), "--explain")
     assert out.splitlines()[-1] == "✗ before any step: MalformedProof"
 
 
@@ -354,7 +354,7 @@ def test_steps_of_a_false_proof_are_the_computable_ones(verify: Run) -> None:
 )
 def test_false_proof_is_followed_to_its_root(verify: Run, name: str, operations: list[str]) -> None:
     right = DOCUMENTS[name]["trust"]["root"]
-    _, out, _ = verify(changed(name, "trust", "root", to="11" * 32), "--json")
+    _, out, _ = verify(change_document(name, "trust", "root", to="11" * 32), "--json")
     steps = json.loads(out)["steps"]
     assert [step["operation"] for step in steps] == operations
     assert steps[-1]["result"] == right
@@ -373,7 +373,7 @@ def test_false_proof_is_followed_to_its_root(verify: Run, name: str, operations:
 def test_altered_proof_is_followed_up_to_the_alteration(
     verify: Run, name: str, place: tuple[str | int, ...], operations: list[str]
 ) -> None:
-    _, out, _ = verify(changed(name, *place, to=[] if place[-1] == "items" else "22" * 32), "--json")
+    _, out, _ = verify(change_document(name, *place, to=[] if place[-1] == "items" else "22" * 32), "--json")
     found = json.loads(out)
     assert found["valid"] is False
     assert [step["operation"] for step in found["steps"]] == operations
@@ -381,7 +381,7 @@ def test_altered_proof_is_followed_up_to_the_alteration(
 
 
 def test_carrier_without_its_message_is_followed_from_its_block(verify: Run) -> None:
-    _, out, _ = verify(changed("xdm_message", "response", to=True), "--json")
+    _, out, _ = verify(change_document("xdm_message", "response", to=True), "--json")
     assert [step["operation"] for step in json.loads(out)["steps"]] == ["state", "leaf", "inner", "bag", "root"]
 
 
@@ -410,7 +410,7 @@ def test_path_is_drawn_from_the_leaf_to_the_trusted_root(verify: Run) -> None:
 
 
 def test_drawing_shows_the_end_of_a_false_proof(verify: Run) -> None:
-    _, out, _ = verify(changed("ics23 tendermint", "trust", "root", to="11" * 32), "--explain")
+    _, out, _ = verify(change_document("ics23 tendermint", "trust", "root", to="11" * 32), "--explain")
     assert out.splitlines()[-2:] == [
         "╰ ≠ root 1111111111111111…1111, trusted",
         "✗ after these steps: RootMismatch",
@@ -418,7 +418,7 @@ def test_drawing_shows_the_end_of_a_false_proof(verify: Run) -> None:
 
 
 def test_long_batch_is_drawn_in_part(verify: Run) -> None:
-    document = changed("hrmp_queue", "messages", to=[])
+    document = change_document("hrmp_queue", "messages", to=[])
     assert verify(document, "--trust", "00" * 32)[0] == 0
     batch = copy.deepcopy(DOCUMENTS["substrate_storage"])
     batch["entries"] += [{"key": f"ff{number:02x}", "value": None} for number in range(30)]
@@ -484,7 +484,7 @@ def test_repeated_node_is_noted_and_refused_if_strict(verify: Run, field: str) -
     name = next(name for name in NAMES if name.split()[0] == kind)
     nodes = DOCUMENTS[name][proof]
     note = f"1 of the {len(nodes) + 1} nodes of the proof repeat another one"
-    document = changed(name, proof, to=[*nodes, nodes[0]])
+    document = change_document(name, proof, to=[*nodes, nodes[0]])
     code, out, _ = verify(document)
     assert (code, out.splitlines()[0]) == (0, "0.json: true") and f"  note:    {note}" in out.splitlines()
     verdict = json.loads(verify(document, "--json")[1])
@@ -628,128 +628,204 @@ BAD = {
     "a key twice": (b'{"kind": "mmr", "kind": "mmr"}', (), '"kind" stands twice in one object'),
     "nested": (b'{"a":' * 100_000, (), "is nested too deeply"),
     "many fields": (json.dumps({str(at): at for at in range(65)}).encode(), (), "an object has 65 fields, at most 64"),
-    "many faults": (changed("mmr", "leaves", to=["x"] * 100_000), (), 'leaves[0]: "x": must be hexadecimal digits'),
+    "many faults": (
+        change_document("mmr", "leaves", to=["x"] * 100_000),
+        (),
+        'leaves[0]: "x": must be hexadecimal digits',
+    ),
     "a fraction": (b'{"kind": 1.5}', (), "1.5 is not a whole number"),
     "no kind": ({}, (), "kind: missing (name it in the file or with --kind): must be one of ic_certificate, "),
     "another kind": ({"kind": "ics24"}, (), 'kind: "ics24": must be one of ic_certificate, '),
     "a kind that is none": ({"kind": ["ics23"]}, (), 'kind: ["ics23"]: must be one of'),
     "a field missing": (without("ics23 iavl", "key"), (), "key: missing"),
-    "a field too many": (changed("mmr", "colour", to=1), (), "colour: no such field; there are kind, leaves"),
-    "a field too many below": (changed("ic_certificate", "paths", 0, "x", to=1), (), "paths[0].x: no such field"),
-    "no digits": (changed("ics23 iavl", "key", to="bob"), (), 'key: "bob": must be hexadecimal digits, two a byte'),
-    "digits apart": (changed("ics23 iavl", "key", to="12 34"), (), 'key: "12 34": must be hexadecimal digits'),
-    "odd digits": (changed("ics23 iavl", "key", to="123"), (), 'key: "123": must be hexadecimal digits'),
-    "a number for bytes": (changed("ics23 iavl", "key", to=12), (), "key: 12: must be hexadecimal digits"),
-    "no base64": (changed("ics23 iavl", "key", to="base64:?"), (), "is not base64 behind base64:"),
+    "a field too many": (change_document("mmr", "colour", to=1), (), "colour: no such field; there are kind, leaves"),
+    "a field too many below": (
+        change_document("ic_certificate", "paths", 0, "x", to=1),
+        (),
+        "paths[0].x: no such field",
+    ),
+    "no digits": (
+        change_document("ics23 iavl", "key", to="bob"),
+        (),
+        'key: "bob": must be hexadecimal digits, two a byte',
+    ),
+    "digits apart": (change_document("ics23 iavl", "key", to="12 34"), (), 'key: "12 34": must be hexadecimal digits'),
+    "odd digits": (change_document("ics23 iavl", "key", to="123"), (), 'key: "123": must be hexadecimal digits'),
+    "a number for bytes": (change_document("ics23 iavl", "key", to=12), (), "key: 12: must be hexadecimal digits"),
+    "no base64": (change_document("ics23 iavl", "key", to="base64:?"), (), "is not base64 behind base64:"),
     "no Unicode": (
         b'{"kind": "ics23_chained", "path": ["\\ud800"], "value": "", "proof": "", "root": ""}',
         (),
         "root: ",
     ),
-    "half a letter": (changed("ics23_chained", "path", to=["\ud800"]), (), 'path[0]: "\\ud800": is no text in Unicode'),
+    "half a letter": (
+        change_document("ics23_chained", "path", to=["\ud800"]),
+        (),
+        'path[0]: "\\ud800": is no text in Unicode',
+    ),
     "half a letter in a name": (
-        changed("substrate_storage", "entries", 0, "storage", "item", to="\ud800"),
+        change_document("substrate_storage", "entries", 0, "storage", "item", to="\ud800"),
         (),
         'entries[0].storage.item: "\\ud800": is no text in Unicode',
     ),
-    "no id": (changed("ic_certificate", "canister_id", to="aaaaa-ab"), (), 'canister_id: "aaaaa-ab": is no id'),
-    "a long id": (changed("ic_certificate", "canister_id", to="00" * 30), (), "at most 29 bytes"),
+    "no id": (change_document("ic_certificate", "canister_id", to="aaaaa-ab"), (), 'canister_id: "aaaaa-ab": is no id'),
+    "a long id": (change_document("ic_certificate", "canister_id", to="00" * 30), (), "at most 29 bytes"),
     "no spec": (
-        changed("ics23 iavl", "spec", to="patricia"),
+        change_document("ics23 iavl", "spec", to="patricia"),
         (),
         "spec: \"patricia\": must be 'iavl', 'tendermint' or",
     ),
-    "a spec of a list": (changed("ics23_chained", "specs", 1, to="x"), (), 'specs[1]: "x": must be'),
-    "a path without claim": (changed("ic_certificate", "paths", 0, to={"path": ["time"]}), (), "paths[0]: give either"),
+    "a spec of a list": (change_document("ics23_chained", "specs", 1, to="x"), (), 'specs[1]: "x": must be'),
+    "a path without claim": (
+        change_document("ic_certificate", "paths", 0, to={"path": ["time"]}),
+        (),
+        "paths[0]: give either",
+    ),
     "a path with two claims": (
-        changed("ic_certificate", "paths", 0, "absent", to=True),
+        change_document("ic_certificate", "paths", 0, "absent", to=True),
         (),
         "paths[0]: give either a value, or absent",
     ),
     "a request without its canister": (
-        changed("ic_certificate", "paths", 0, "path", to=["request_status", "0x00"]),
+        change_document("ic_certificate", "paths", 0, "path", to=["request_status", "0x00"]),
         (),
         "canister_id: missing; /request_status in paths[0]",
     ),
-    "no time": (changed("tendermint_update", "now", to="now"), (), 'now: "now": must be nanoseconds since 1970'),
-    "before 1970": (changed("tendermint_update", "now", to="1969-01-01T00:00:00Z"), (), "must not be before 1970"),
-    "no duration": (changed("ic_certificate", "freshness", "max_age", to="5 min"), (), 'freshness.max_age: "5 min"'),
+    "no time": (
+        change_document("tendermint_update", "now", to="now"),
+        (),
+        'now: "now": must be nanoseconds since 1970',
+    ),
+    "before 1970": (
+        change_document("tendermint_update", "now", to="1969-01-01T00:00:00Z"),
+        (),
+        "must not be before 1970",
+    ),
+    "no duration": (
+        change_document("ic_certificate", "freshness", "max_age", to="5 min"),
+        (),
+        'freshness.max_age: "5 min"',
+    ),
     "a negative number": (
-        changed("hrmp_queue", "messages", 0, "sent_at", to=-1),
+        change_document("hrmp_queue", "messages", 0, "sent_at", to=-1),
         (),
         "messages[0].sent_at: -1: must be",
     ),
-    "no block number": (changed("hrmp_queue", "messages", 0, "sent_at", to=2**32), (), "must be at most 4294967295"),
-    "no version": (changed("ic_stream_slice", "version", to=7), (), "version: 7: must be from 19 to 26"),
-    "signals of messages": (changed("ic_stream_slice", "messages", "signals_end", to=7), (), "only a header has it"),
+    "no block number": (
+        change_document("hrmp_queue", "messages", 0, "sent_at", to=2**32),
+        (),
+        "must be at most 4294967295",
+    ),
+    "no version": (change_document("ic_stream_slice", "version", to=7), (), "version: 7: must be from 19 to 26"),
+    "signals of messages": (
+        change_document("ic_stream_slice", "messages", "signals_end", to=7),
+        (),
+        "only a header has it",
+    ),
     "a truth for a state version": (
-        changed("substrate_storage", "state_version", to=True),
+        change_document("substrate_storage", "state_version", to=True),
         (),
         "state_version: true: must be 0 or 1",
     ),
-    "no state version": (changed("substrate_storage", "state_version", to=2), (), "state_version: 2: must be 0 or 1"),
+    "no state version": (
+        change_document("substrate_storage", "state_version", to=2),
+        (),
+        "state_version: 2: must be 0 or 1",
+    ),
     "no hasher": (
-        changed("substrate_storage", "entries", 0, "storage", "keys", 0, "hasher", to="md5"),
+        change_document("substrate_storage", "entries", 0, "storage", "keys", 0, "hasher", to="md5"),
         (),
         "entries[0].storage.keys[0].hasher: \"md5\": must be 'Identity'",
     ),
     "neither key nor item": (
-        changed("substrate_storage", "entries", 0, to={"value": None}),
+        change_document("substrate_storage", "entries", 0, to={"value": None}),
         (),
         "entries[0]: give eith",
     ),
     "a key twice in the claims": (
-        changed("ics23_batch", "items", 1, "key", to="text:bob"),
+        change_document("ics23_batch", "items", 1, "key", to="text:bob"),
         (),
         'items[1]: nothing is stored under "bob", but before: "20" is stored under "bob"',
     ),
-    "nothing claimed": (changed("ics23_batch", "items", to=[]), (), "items: []: List should have at least 1 item"),
-    "no leaf": (changed("mmr_leaf", "leaves", 0, to="00"), (), 'leaves[0]: "00": has 1 bytes, must have 32'),
-    "another leaf form": (changed("mmr", "leaves", 0, to={"hash": ""}), (), 'or {"data": ...} with the encoded leaf'),
-    "an unknown part of a proof": (changed("mmr_leaf", "proof", "x", to=1), (), "proof.x: no such field"),
-    "a trust that is none": (changed("mmr", "trust", to=5), (), "trust: 5: must be a JSON object with a kind"),
+    "nothing claimed": (
+        change_document("ics23_batch", "items", to=[]),
+        (),
+        "items: []: List should have at least 1 item",
+    ),
+    "no leaf": (change_document("mmr_leaf", "leaves", 0, to="00"), (), 'leaves[0]: "00": has 1 bytes, must have 32'),
+    "another leaf form": (
+        change_document("mmr", "leaves", 0, to={"hash": ""}),
+        (),
+        'or {"data": ...} with the encoded leaf',
+    ),
+    "an unknown part of a proof": (change_document("mmr_leaf", "proof", "x", to=1), (), "proof.x: no such field"),
+    "a trust that is none": (change_document("mmr", "trust", to=5), (), "trust: 5: must be a JSON object with a kind"),
     "a trust of no kind": (
-        changed("mmr", "trust", to={}),
+        change_document("mmr", "trust", to={}),
         (),
         "trust: kind: missing: must be one of root, icmp_head, ic_public_key",
     ),
-    "a short root": (changed("mmr", "trust", "root", to="00"), (), 'trust: root: "00": has 1 bytes, must have 32'),
+    "a short root": (
+        change_document("mmr", "trust", "root", to="00"),
+        (),
+        'trust: root: "00": has 1 bytes, must have 32',
+    ),
     "a key for a root": (DOCUMENTS["mmr"], ("--trust", "ic-mainnet"), "trust: is of the kind ic_public_key; for this"),
     "a root for a key": (
         DOCUMENTS["ic_certificate"],
         ("--trust", "00" * 32),
         "is of the kind root; for this proof give",
     ),
-    "leaves of no range": (changed("ics23 iavl", "trust", "leaf_count", to=1), (), "only the root of a mountain range"),
+    "leaves of no range": (
+        change_document("ics23 iavl", "trust", "leaf_count", to=1),
+        (),
+        "only the root of a mountain range",
+    ),
     "an identity for a key": (
-        changed("ic_certificate", "trust", "key", to="c0" + "00" * 95),
+        change_document("ic_certificate", "trust", "key", to="c0" + "00" * 95),
         (),
         "trust: c0000000",
     ),
     "two forms of a header": (
-        changed("tendermint_update", "trust", "time", to=1),
+        change_document("tendermint_update", "trust", "time", to=1),
         (),
         "time: does not go together with",
     ),
     "a header without chain": (
-        changed("tendermint_update", "trust", "chain_id", to=None),
+        change_document("tendermint_update", "trust", "chain_id", to=None),
         (),
         "trust: chain_id: missing",
     ),
     "a trust level that is none": (
-        changed("tendermint_update", "trust", "trust_level", to="1/4"),
+        change_document("tendermint_update", "trust", "trust_level", to="1/4"),
         (),
         "trust level is 1/4, 1/3 to 1 is allowed",
     ),
-    "a fraction that is none": (changed("tendermint_update", "trust", "trust_level", to="half"), (), '"half": must be'),
-    "a chain that is none": (changed("xdm_message", "source", to="moon"), (), 'source: "moon": must be "consensus" or'),
+    "a fraction that is none": (
+        change_document("tendermint_update", "trust", "trust_level", to="half"),
+        (),
+        '"half": must be',
+    ),
+    "a chain that is none": (
+        change_document("xdm_message", "source", to="moon"),
+        (),
+        'source: "moon": must be "consensus" or',
+    ),
     "a domain of more bits": (
-        changed("xdm_message", "source", to=2**32),
+        change_document("xdm_message", "source", to=2**32),
         (),
         "the number of a domain, from 0 to 2**32",
     ),
-    "a channel that is none": (changed("xdm_message", "channel_id", to="1e3"), (), "must be a whole number from 0 to"),
-    "a nonce of more bits": (changed("xdm_message", "nonce", to=str(2**256)), (), "whole number from 0 to 2**256 - 1"),
+    "a channel that is none": (
+        change_document("xdm_message", "channel_id", to="1e3"),
+        (),
+        "must be a whole number from 0 to",
+    ),
+    "a nonce of more bits": (
+        change_document("xdm_message", "nonce", to=str(2**256)),
+        (),
+        "whole number from 0 to 2**256 - 1",
+    ),
     "a message under a header": (
         {**without("xdm_message", "trust"), "trust": DOCUMENTS["tendermint_update"]["trust"]},
         (),
@@ -799,7 +875,7 @@ def test_only_files_of_bounded_length_are_read(verify: Run, tmp_path: Path) -> N
 def test_repeated_claim_is_shown_once(verify: Run, name: str) -> None:
     field = "items" if name == "ics23_batch" else "entries"
     claims = DOCUMENTS[name][field]
-    code, _, err = verify(changed(name, field, to=[*claims, claims[0]]))
+    code, _, err = verify(change_document(name, field, to=[*claims, claims[0]]))
     assert (code, err) == (0, "")
 
 
@@ -872,7 +948,7 @@ def test_trust_of_any_length_is_reported_in_one_line(verify: Run) -> None:
 
 
 def test_file_that_names_another_root_is_noted(verify: Run) -> None:
-    document = changed("ics23 iavl", "trust", "root", to="11" * 32)
+    document = change_document("ics23 iavl", "trust", "root", to="11" * 32)
     true_root = DOCUMENTS["ics23 iavl"]["trust"]["root"]
     code, out, _ = verify(document, "--trust", true_root)
     assert code == 0 and out.splitlines()[-1] == f"  note:    the file itself names another: the root {'1' * 16}…1111"

@@ -174,7 +174,7 @@ def test_tendermint_prefixes() -> None:
         assert str(refused.value) == text
 
 
-def changed(spec: ProofSpec, **inner: int) -> ProofSpec:
+def change_spec(spec: ProofSpec, **inner: int) -> ProofSpec:
     """Return an IAVL-like spec that is not IAVL's, so that only the general rules apply."""
     copy = ProofSpec.FromString(spec.SerializeToString())
     copy.leaf_spec.prehash_key = HashOp.BITCOIN
@@ -186,23 +186,27 @@ def changed(spec: ProofSpec, **inner: int) -> ProofSpec:
 @pytest.mark.parametrize(
     ("step", "spec", "text"),
     [
-        (InnerOp(hash=HashOp.BITCOIN), changed(IAVL_SPEC), "unexpected HashOp: 5"),
-        (InnerOp(hash=HashOp.SHA256, prefix=b"\x00\x0a\x14\x28"), changed(IAVL_SPEC), "inner Prefix starts with 00"),
-        (InnerOp(hash=HashOp.SHA256, prefix=b"\x01"), changed(IAVL_SPEC), "innerOp prefix too short (1)"),
-        (InnerOp(hash=HashOp.SHA256, prefix=b"\x01" * 46), changed(IAVL_SPEC), "innerOp prefix too long (46)"),
+        (InnerOp(hash=HashOp.BITCOIN), change_spec(IAVL_SPEC), "unexpected HashOp: 5"),
+        (
+            InnerOp(hash=HashOp.SHA256, prefix=b"\x00\x0a\x14\x28"),
+            change_spec(IAVL_SPEC),
+            "inner Prefix starts with 00",
+        ),
+        (InnerOp(hash=HashOp.SHA256, prefix=b"\x01"), change_spec(IAVL_SPEC), "innerOp prefix too short (1)"),
+        (InnerOp(hash=HashOp.SHA256, prefix=b"\x01" * 46), change_spec(IAVL_SPEC), "innerOp prefix too long (46)"),
         (
             InnerOp(hash=HashOp.SHA256, prefix=b"\x01" * 4),
-            changed(IAVL_SPEC, child_size=0),
+            change_spec(IAVL_SPEC, child_size=0),
             "spec.InnerSpec.ChildSize must be >= 1",
         ),
         (
             InnerOp(hash=HashOp.SHA256, prefix=b"\x01" * 4),
-            changed(IAVL_SPEC, max_prefix_length=37),
+            change_spec(IAVL_SPEC, max_prefix_length=37),
             "spec.InnerSpec.MaxPrefixLength must be < spec.InnerSpec.MinPrefixLength + spec.InnerSpec.ChildSize",
         ),
         (
             InnerOp(hash=HashOp.SHA256, prefix=b"\x01" * 4, suffix=b"\x01"),
-            changed(IAVL_SPEC),
+            change_spec(IAVL_SPEC),
             "InnerOp suffix malformed",
         ),
         (InnerOp(), ProofSpec(leaf_spec=IAVL_SPEC.leaf_spec), "spec.InnerSpec must be non-nil"),

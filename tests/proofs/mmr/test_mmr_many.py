@@ -44,7 +44,7 @@ class Case:
     trusted: int
 
 
-def alone(case: Case, trusted: int | None) -> tuple[type[ProofError], str] | None:
+def single_verdict(case: Case, trusted: int | None) -> tuple[type[ProofError], str] | None:
     try:
         verify_leaf_proof(case.proof, [case.leaf], case.root, trusted)
     except ProofError as error:
@@ -65,7 +65,7 @@ def require_same(cases: Sequence[Case]) -> list[int]:
     for counts in (None, np.array([case.trusted for case in cases], dtype=np.uint64)):
         found = verify_leaf_proofs(proofs, leaves, roots, counts)
         for row, case in enumerate(cases):
-            expected = alone(case, None if counts is None else case.trusted)
+            expected = single_verdict(case, None if counts is None else case.trusted)
             error, verdict = found.error(row), LeafVerdict(found.codes[row])
             assert (None if error is None else (type(error), str(error))) == expected, case
             assert verdict.error is (None if expected is None else expected[0]), case
@@ -73,7 +73,7 @@ def require_same(cases: Sequence[Case]) -> list[int]:
     return seen
 
 
-def damaged(chance: Random, count: int) -> list[Case]:
+def corrupted_cases(chance: Random, count: int) -> list[Case]:
     """Return proofs, most with one change, some with two, a few unchanged."""
     sizes = [1, 2, 3, 4, 7, 64, 100, 127, 129, 600]
     ranges = [grown(size) for size in sizes]
@@ -85,12 +85,12 @@ def damaged(chance: Random, count: int) -> list[Case]:
         made = prove_leaves(mountains, [index], length)
         case = Case(made, LEAVES[index].tobytes(), mountains.root(length), length)
         for _ in range(0 if number % 10 == 0 else chance.choice((1, 1, 2))):
-            case = changed(chance, case, cases or [case])
+            case = change_case(chance, case, cases or [case])
         cases.append(case)
     return cases
 
 
-def changed(chance: Random, case: Case, others: Sequence[Case]) -> Case:
+def change_case(chance: Random, case: Case, others: Sequence[Case]) -> Case:
     proof, kind = case.proof, chance.randrange(10)
     items, other = list(proof.items), chance.choice(others)
     place = chance.randrange(len(items) + 1)
@@ -122,13 +122,13 @@ def changed(chance: Random, case: Case, others: Sequence[Case]) -> Case:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_corrupted_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
-    assert min(require_same(damaged(Random(seed), 400))) > 50
+    assert min(require_same(corrupted_cases(Random(seed), 400))) > 50
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(sized(2, 20)))
 def test_many_corrupted_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
-    require_same(damaged(Random(100 + seed), 2_000))
+    require_same(corrupted_cases(Random(100 + seed), 2_000))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64, 100, 127, 600])

@@ -38,7 +38,7 @@ LEAF_PROOFS = prove_each_leaf(RANGE, np.arange(3))
 LEAVES = np.zeros((3, 32), dtype=np.uint8)
 
 
-def damaged(*offsets: int) -> pa.LargeBinaryArray:
+def unchecked_column(*offsets: int) -> pa.LargeBinaryArray:
     """Return a column with unchecked inner offsets, as from a file or the wire."""
     ends, data = pa.py_buffer(np.array(offsets)), pa.py_buffer(b"abc")
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, [None, ends, data])
@@ -54,7 +54,7 @@ LISTS = pa.Array.from_buffers(
 
 @pytest.mark.parametrize("offsets", [(0, 10**12, 3), (0, 3, 1), (3, -(10**12), 3)])
 def test_columns_with_offsets_out_of_bounds_are_refused(offsets: tuple[int, ...]) -> None:
-    column = damaged(*offsets)
+    column = unchecked_column(*offsets)
     for use in (
         lambda: MESSAGES.decode(column),
         lambda: MESSAGES.encode({"response": column}),

@@ -44,18 +44,18 @@ def raw(keys: list[bytes], state: Mapping[bytes, bytes] = STATE) -> list[dict[st
     return [{"key": key.hex(), "value": state[key].hex() if key in state else None} for key in keys]
 
 
-def judged(document: Any, trust: Any) -> DocumentVerdict:
+def verify_valid(document: Any, trust: Any) -> DocumentVerdict:
     found = verify_document(build_document(document, "proof"), parse_trust_object(trust, "trust"))
     assert found.valid
     return found
 
 
 def test_complete_list_is_noted_as_complete() -> None:
-    found = judged(*proof_of(STATE, raw(ALL)))
+    found = verify_valid(*proof_of(STATE, raw(ALL)))
     assert found.notes == ("all that waits for parachain 3 after relay block 9, from block 6 on",)
     assert found.lines[1] == "nothing is stored in Parachains.UnroutedIngress(6, 3)"
     assert found.lines[0].endswith("is stored in Parachains.Watermarks(3)")
-    (note,) = judged(*proof_of(STATE, raw(ALL), head=False)).notes
+    (note,) = verify_valid(*proof_of(STATE, raw(ALL), head=False)).notes
     assert "up to relay block 9" in note and "a root does not" in note
 
 
@@ -69,7 +69,7 @@ def test_complete_list_is_noted_as_complete() -> None:
     ],
 )
 def test_incomplete_list_is_noted_as_incomplete(keys: list[bytes], said: str) -> None:
-    (note,) = judged(*proof_of(STATE, raw(keys))).notes
+    (note,) = verify_valid(*proof_of(STATE, raw(keys))).notes
     assert note.startswith("not all that waits for parachain ") and said in note
 
 
@@ -110,8 +110,8 @@ def test_channel_list_is_complete_or_names_the_omission() -> None:
         item_key("HrmpWatermarks", 3): b"\x05\0\0\0",
     }
     whole = [*state, item_key("HrmpChannelDigests", 3), *(item_key("HrmpChannelContents", x, 3) for x in (1, 4))]
-    assert judged(*proof_of(state, raw(whole, state))).notes == (
+    assert verify_valid(*proof_of(state, raw(whole, state))).notes == (
         "all 2 channels to parachain 3, with all that is in them",
     )
-    (note,) = judged(*proof_of(state, raw(whole[:-1], state))).notes
+    (note,) = verify_valid(*proof_of(state, raw(whole[:-1], state))).notes
     assert note == "not all that waits for parachain 3: nothing is said of HrmpChannelContents(4, 3)"

@@ -62,14 +62,14 @@ def test_generated_proofs_verify(state: dict[bytes, bytes], others: list[bytes],
     require_same(cases)
 
 
-def small() -> tuple[Trie, list[bytes], list[bytes]]:
+def small_trie() -> tuple[Trie, list[bytes], list[bytes]]:
     keys = [bytes([number]) * 4 for number in range(40)]
     values = [bytes([number]) * 50 for number in range(40)]
     return Trie.build(keys, values), keys, values
 
 
 def test_dictionary_nodes_are_shared_and_each_list_is_judged_alone() -> None:
-    trie, keys, _ = small()
+    trie, keys, _ = small_trie()
     nodes = prove(trie, keys)
     lists = [prove(trie, [key]) for key in keys]
     lists[3] = [*lists[3], lists[4][0] if lists[4][0] not in lists[3] else lists[4][-1]]
@@ -97,7 +97,7 @@ def test_dictionary_nodes_are_shared_and_each_list_is_judged_alone() -> None:
 
 
 def test_roots_may_come_from_other_proofs() -> None:
-    trie, keys, values = small()
+    trie, keys, values = small_trie()
     outer = Trie.build([b"root"], [trie.root])
     first = read_values(StorageProofs.of([outer.root], [prove(outer, [b"root"])]), [b"root"])
     second = read_values(StorageProofs.of(first.reads.values(), [prove(trie, [keys[9]])]), [keys[9]])
@@ -106,7 +106,7 @@ def test_roots_may_come_from_other_proofs() -> None:
 
 
 def test_proof_over_the_limits_is_refused_and_the_others_are_read() -> None:
-    trie, keys, _ = small()
+    trie, keys, _ = small_trie()
     good = prove(trie, keys[:1])
     many = [number.to_bytes(3, "little") for number in range((1 << 17) + 1)]
     long = [*good, bytes(8 << 20)]

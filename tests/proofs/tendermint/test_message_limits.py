@@ -88,16 +88,16 @@ def test_longer_messages_are_not_parsed(decode: Callable[[bytes], Any], limit: i
 
 def test_proof_length_is_limited_exactly() -> None:
     """A proof one byte too long, and one of exactly the maximum length, both honest."""
-    around = len(_alone(bytes(MAX_MESSAGE_BYTES // 2))[1]) - MAX_MESSAGE_BYTES // 2
+    around = len(_single_entry(bytes(MAX_MESSAGE_BYTES // 2))[1]) - MAX_MESSAGE_BYTES // 2
     for length, holds in ((MAX_MESSAGE_BYTES, True), (MAX_MESSAGE_BYTES + 1, False)):
         value = bytes(length - around)
-        root, proof = _alone(value)
+        root, proof = _single_entry(value)
         assert len(proof) == length
         with contextlib.nullcontext() if holds else pytest.raises(OverLimit):
             verify_membership(TENDERMINT_SPEC, root, proof, b"k", value)
 
 
-def _alone(value: bytes) -> tuple[bytes, bytes]:
+def _single_entry(value: bytes) -> tuple[bytes, bytes]:
     """Return the root of a store of one entry, and that entry's proof."""
     store = SimpleStore.of(pa.array([b"k"], pa.binary()), pa.array([value], pa.binary()))
     return store.root, store.existence_proofs(np.zeros(1, dtype=np.int64))[0].as_py()

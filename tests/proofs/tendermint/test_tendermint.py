@@ -127,11 +127,11 @@ def test_truncated_or_extended_real_update_is_malformed(real: RealUpdate) -> Non
             decode_header_update(real.bytes + tail)
 
 
-def late(real: RealUpdate) -> None:
+def update_too_late(real: RealUpdate) -> None:
     real.client.update(real.update, real.trusted.time + real.client_state.trusting_period)
 
 
-def early(real: RealUpdate) -> None:
+def update_too_early(real: RealUpdate) -> None:
     real.client.update(real.update, real.update.signed_header.header.time - real.client_state.max_clock_drift)
 
 
@@ -155,8 +155,8 @@ def frozen(real: RealUpdate) -> None:
 @pytest.mark.parametrize(
     ("attempt", "error"),
     [
-        (late, ClientExpired),
-        (early, InvalidHeader),
+        (update_too_late, ClientExpired),
+        (update_too_early, InvalidHeader),
         (other_chain, InvalidHeader),
         (other_height, NoTrustedHeader),
         (frozen, ConnectionFrozen),

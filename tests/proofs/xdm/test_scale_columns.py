@@ -55,7 +55,7 @@ EVERY = pytest.mark.parametrize("name", KINDS)
 VALUES, MUTATIONS, MANY_MUTATIONS = 60, 500, sized(20_000, 100_000)
 
 
-def drawn(kind: Kind, count: int) -> list[bytes]:
+def random_encodings(kind: Kind, count: int) -> list[bytes]:
     """Return encodings of random values."""
     chance, name = Random(kind.columns.type_name), kind.columns.type_name
     return [XDM_TYPES.encode(name, plain(XDM_TYPES, name, chance)) for _ in range(count)]
@@ -106,7 +106,7 @@ def require_same_verdicts(kind: Kind, tried: list[bytes]) -> set[Any]:
 @EVERY
 def test_random_values_round_trip_as_single_ones(name: str) -> None:
     kind = KINDS[name]
-    encodings = drawn(kind, VALUES)
+    encodings = random_encodings(kind, VALUES)
     assert require_same_verdicts(kind, encodings) == {0}
     # The same rows out of the middle of longer columns.
     kept = kind.columns.decode(column([encodings[0], *encodings]).slice(3, 40)).require_all()
@@ -117,7 +117,7 @@ def test_random_values_round_trip_as_single_ones(name: str) -> None:
 @EVERY
 def test_mutations_have_the_same_verdict_row_by_row(name: str) -> None:
     kind = KINDS[name]
-    seeds = drawn(kind, 12)
+    seeds = random_encodings(kind, 12)
     codes = require_same_verdicts(kind, list(mutations(seeds, MUTATIONS, Random(name))))
     assert len(codes) >= 3
 
@@ -126,14 +126,14 @@ def test_mutations_have_the_same_verdict_row_by_row(name: str) -> None:
 @EVERY
 def test_many_mutations_have_the_same_verdict_row_by_row(name: str) -> None:
     kind = KINDS[name]
-    seeds = drawn(kind, 200)
+    seeds = random_encodings(kind, 200)
     require_same_verdicts(kind, list(mutations(seeds, MANY_MUTATIONS // len(KINDS) + 1, Random(2))))
 
 
 @EVERY
 def test_every_truncation_and_extension_is_refused(name: str) -> None:
     kind = KINDS[name]
-    longest = max(drawn(kind, 8), key=len)
+    longest = max(random_encodings(kind, 8), key=len)
     decoded = kind.columns.decode(column([longest[:end] for end in range(len(longest))] + [longest + b"\x00", longest]))
     assert decoded.verdicts.refused().tolist() == list(range(len(longest) + 1))
     assert all(isinstance(decoded.verdicts.error(row), FailedToDecode) for row in decoded.verdicts.refused().tolist())
@@ -265,7 +265,7 @@ def test_error_names_its_position() -> None:
 
 
 def test_values_are_required_for_their_variant_only() -> None:
-    rows = MESSAGES.decode(column(drawn(KINDS["message"], 20))).require_all()
+    rows = MESSAGES.decode(column(random_encodings(KINDS["message"], 20))).require_all()
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     spare = given | {"error_token": pa.array([0] * 20, pa.uint8())}
     with pytest.raises(InvalidInput, match=r"of a variant that is not taken, in the column error_token"):
@@ -287,7 +287,7 @@ def test_values_are_required_for_their_variant_only() -> None:
 @EVERY
 def test_empty_columns_may_be_omitted(name: str) -> None:
     kind = KINDS[name]
-    encodings = drawn(kind, 12)
+    encodings = random_encodings(kind, 12)
     for data in encodings:
         row = kind.columns.decode(column([data, data])).require_all()
         given = {field.name: row[field.name] for field in row.schema if row[field.name].null_count == 0}

@@ -43,7 +43,7 @@ def case(request: pytest.FixtureRequest, cases: dict[str, Any]) -> Any:
     return cases[request.param]
 
 
-def opened(case: Any, envelope: CrossDomainMessage | None = None, root: bytes | None = None) -> Message:
+def open_case(case: Any, envelope: CrossDomainMessage | None = None, root: bytes | None = None) -> Message:
     """Follow the proofs of a fixture, or of an altered one."""
     message, _ = open_envelope(
         bytes.fromhex(case["state_root"]) if root is None else root,
@@ -72,7 +72,7 @@ def test_every_byte_is_decoded(case: Any) -> None:
 
 
 def test_proofs_lead_to_the_message(case: Any) -> None:
-    message = opened(case)
+    message = open_case(case)
     assert message.encode().hex() == case["message"]
     assert Message.decode(bytes.fromhex(case["message"])) == message
     key = message_storage_key(case["item"], message.dst_chain_id, message.channel_id, message.nonce)
@@ -160,7 +160,7 @@ def test_envelope_must_match_the_proven_message(case: Any) -> None:
         {"nonce": envelope.nonce + (1 << 64)},
     ):
         with pytest.raises(ProofError):
-            opened(case, dataclasses.replace(envelope, **change))
+            open_case(case, dataclasses.replace(envelope, **change))
 
 
 def test_domain_with_a_proof_of_the_kind_consensus_is_refused(cases: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ def test_domain_with_a_proof_of_the_kind_consensus_is_refused(cases: dict[str, A
 def test_request_is_no_response(case: Any) -> None:
     items = {"Outbox": "InboxResponses", "InboxResponses": "Outbox"}
     with pytest.raises(ProofError):
-        opened({**case, "item": items[case["item"]]})
+        open_case({**case, "item": items[case["item"]]})
 
 
 def test_flipped_bits_are_detected(case: Any) -> None:
@@ -185,7 +185,7 @@ def test_flipped_bits_are_detected(case: Any) -> None:
         changed[bit // 8] ^= 1 << bit % 8
         try:
             envelope = CrossDomainMessage.decode(bytes(changed[ROOT_BYTES:]))
-            opened(case, envelope, bytes(changed[:ROOT_BYTES]))
+            open_case(case, envelope, bytes(changed[:ROOT_BYTES]))
         except ProofError:
             continue
         mmr = envelope.proof.consensus_chain_mmr_proof
@@ -224,6 +224,6 @@ def test_envelope_nodes_are_a_set_and_all_are_needed(case: Any) -> None:
         with pytest.raises(FailedToDecode, match="does not ascend"):
             CrossDomainMessage.decode(encoding.replace(written, instead))
     with pytest.raises(UnusedNodesInTheProof):
-        opened(case, with_nodes(*nodes, nodes[-1]))
+        open_case(case, with_nodes(*nodes, nodes[-1]))
     with pytest.raises(UnusedNodesInTheProof):
-        opened(case, with_nodes(*nodes, b"\xff" * 40))
+        open_case(case, with_nodes(*nodes, b"\xff" * 40))
