@@ -105,7 +105,7 @@ def _table() -> list[dict[str, Any]]:
     ]
 
 
-def _written(path: Path, rows: list[dict[str, Any]], about: dict[bytes, bytes] | None = None) -> str:
+def _write_table(path: Path, rows: list[dict[str, Any]], about: dict[bytes, bytes] | None = None) -> str:
     about = {PARACHAINS: b"2", INTERVAL: b"1000"} if about is None else about
     pq.write_table(pa.Table.from_pylist(rows, schema=RELAY_TABLE_SCHEMA.with_metadata(about)), path)
     return str(path)
@@ -140,19 +140,19 @@ def test_tables_other_than_relay_chains_are_rejected(change: Change, tmp_path: P
     rows = _table()
     change(rows)
     with pytest.raises(PydanticCustomError, match="blocks after their parents, and queues that an ancestor posted"):
-        read_relay_table(_written(tmp_path / "table", rows))
+        read_relay_table(_write_table(tmp_path / "table", rows))
 
 
 def test_files_other_than_tables_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "table"
-    found = read_relay_table(_written(path, _table()))
+    found = read_relay_table(_write_table(path, _table()))
     assert found is not None and found.unrouted[3].tolist() == [0] and found.sizes.tolist() == [9]
     for about in ({}, {PARACHAINS: b"2"}, {PARACHAINS: b"-2", INTERVAL: b"1"}, {PARACHAINS: b"2", INTERVAL: b"0"}):
         with pytest.raises(PydanticCustomError, match="parachains and interval in its metadata"):
-            read_relay_table(_written(path, _table(), about))
+            read_relay_table(_write_table(path, _table(), about))
     for rows in (_table()[:1], _table()[:1] * (MOST_BLOCKS + 1)):
         with pytest.raises(PydanticCustomError, match="2 to 16,384 blocks"):
-            read_relay_table(_written(path, rows))
+            read_relay_table(_write_table(path, rows))
     pq.write_table(pa.table({"hash": [1, 2]}), path)
     with pytest.raises(PydanticCustomError, match="what gossip relay-chain writes"):
         read_relay_table(str(path))
@@ -166,7 +166,7 @@ def test_files_other_than_tables_are_rejected(tmp_path: Path) -> None:
 
 def test_oversized_relay_chains_are_rejected_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _table()
-    path = _written(tmp_path / "long.parquet", [*rows[:-1], {**rows[-1], "unrouted": [0] * 9}])
+    path = _write_table(tmp_path / "long.parquet", [*rows[:-1], {**rows[-1], "unrouted": [0] * 9}])
     monkeypatch.setattr(relay_table, "MOST_LISTED", 6)
     monkeypatch.setattr(relay_table, "MOST_BLOCKS", 4)
     monkeypatch.setattr(pq.ParquetFile, "read", None)
@@ -175,7 +175,7 @@ def test_oversized_relay_chains_are_rejected_before_reading(tmp_path: Path, monk
 
 
 def test_sampling_options_are_rejected_with_a_recorded_relay_chain(cli: Run, tmp_path: Path) -> None:
-    _written(Path("relay.parquet"), _table())
+    _write_table(Path("relay.parquet"), _table())
     Path("gossip.toml").write_text(SIMULATION)
     for given, said in (
         ("relay.queues=3", "relay.queues: 3: it does nothing with relay.table"),

@@ -30,7 +30,7 @@ FINE = {PeerVerdict.OK, PeerVerdict.Duplicate}
 Rows = list[dict[str, Any]]
 
 
-class Told:
+class EventLog:
     """Event log per tick as plain rows, and the results of the simulation."""
 
     def __init__(self, kernel: GossipKernel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ class Told:
                 told[name].append(tables[name].append_column("tick", ticks_))
             found = {name: table.to_pylist() for name, table in tables.items() if name.startswith("trace_")}
             for name in ("packets", "sketches"):
-                found[name] = [row for one in sent for row in plain(getattr(one, name))]
+                found[name] = [row for one in sent for row in classify_sends(getattr(one, name))]
             sent.clear()
             self.events.append((tick, found))
         self.made: SimulationResults = build_results(
@@ -60,7 +60,7 @@ class Told:
         )
 
 
-def plain(rows: Frame) -> Rows:
+def classify_sends(rows: Frame) -> Rows:
     """Return sender and kind of packets or sketches; for sketches also their bytes and value."""
     columns = [rows["source"].tolist(), rows["kind"].tolist()]
     if "data" in rows:
@@ -68,7 +68,7 @@ def plain(rows: Frame) -> Rows:
     return [dict(zip(("source", "kind", "bytes", "value"), row, strict=False)) for row in zip(*columns, strict=True)]
 
 
-def again(told: Told) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]:
+def recompute_work(told: EventLog) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]:
     """Return the rows of the work table per tick, and first arrival times of each root by node."""
     world, slice_ = told.kernel.world, told.kernel.options.slice
     relay, junk = world.relay, told.kernel.options.relay.bytes
@@ -85,7 +85,7 @@ def again(told: Told) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]
     for tick, rows in told.events:
         time = tick * slice_
         for node, pool in pools.items():
-            if not there(world, node, time):
+            if not is_present(world, node, time):
                 pool.clear()
         good = {(row["chain"], root_of[row["queue"]]) for row in rows["trace_got"] if row["code"] == PeerVerdict.OK}
         new = set()
@@ -140,11 +140,11 @@ def again(told: Told) -> tuple[list[dict[str, Any]], dict[tuple[int, int], int]]
     return found, had
 
 
-def there(world: SimulationWorld, node: int, time: int) -> bool:
+def is_present(world: SimulationWorld, node: int, time: int) -> bool:
     return bool(world.there(np.array([node]), time)[0])
 
 
-def coverage(told: Told, had: dict[tuple[int, int], int]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def recompute_coverage(told: EventLog, had: dict[tuple[int, int], int]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows of the coverage table, and the needed and timely queues of the summary."""
     world, options = told.kernel.world, told.kernel.options
     relay, nodes, interval = world.relay, options.nodes, options.relay.interval
@@ -165,7 +165,7 @@ def coverage(told: Told, had: dict[tuple[int, int], int]) -> tuple[list[dict[str
                 continue
             time = had[node, root] - since if (node, root) in had else NEVER
             late["all"].append(time)
-            if node < placed and node % nodes.parachains == to[root] and there(world, node, since + interval):
+            if node < placed and node % nodes.parachains == to[root] and is_present(world, node, since + interval):
                 late["needed"].append(time)
                 in_time[root] = in_time.get(root, True) and time <= interval
 
@@ -196,8 +196,8 @@ def test_tables_record_events(tmp_path: Path, options: str, monkeypatch: pytest.
     text = SMALL.replace("[relay]", "[relay]\nforks = 0.4").replace("[gossip]", "[gossip]\n" + OPTIONS[options])
     text = text.replace("sample = 1_000", "sample = 400").replace("tail = 0", "tail = 2")
     path.write_text('events = "all"\n' + text + ROUGH)
-    told = Told(kernel_of(path), monkeypatch)
-    work, had = again(told)
+    told = EventLog(kernel_of(path), monkeypatch)
+    work, had = recompute_work(told)
     by_time = {row["time"]: row for row in work}
     made = told.made.tables["work"].to_pylist()
     assert len(made) > 10 and made[-1]["got_queues"] > made[-1]["new"] > 0 < made[-1]["wasted"]
@@ -206,7 +206,7 @@ def test_tables_record_events(tmp_path: Path, options: str, monkeypatch: pytest.
         # An answer arriving together with the gossiped queue is valid too.
         assert mine.pop("answered") <= row.pop("answered") <= mine["requests"], row["time"]
         assert row == pytest.approx(mine), row["time"]
-    rows, summary = coverage(told, had)
+    rows, summary = recompute_coverage(told, had)
     assert told.made.tables["coverage"].to_pylist() == [pytest.approx(row) for row in rows]
     assert {name: told.made.summary[name] for name in summary} == summary
     assert rows[0]["all"] < 0.2 < rows[-1]["all"] < 1 and 0 < summary["in_time_of_needed"] < 1

@@ -70,14 +70,14 @@ def scenario(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return the kernel and the results of ``played``."""
+    """Return the kernel and the results of ``play_simulation``."""
     path = tmp_path_factory.mktemp("tickets") / "scenario.toml"
     path.write_text(TICKETS)
     kernel = kernel_of(path)
-    return kernel, *played(kernel)
+    return kernel, *play_simulation(kernel)
 
 
-def played(kernel: GossipKernel) -> tuple[dict[str, Any], dict[str, pa.Table], Any]:
+def play_simulation(kernel: GossipKernel) -> tuple[dict[str, Any], dict[str, pa.Table], Any]:
     """Return the summary, its logs, and the last state."""
     found: dict[str, list[pa.Table]] = {name: [] for name in SUMMED_COLUMNS}
     states: Any = None
@@ -140,7 +140,7 @@ def test_selfish_nodes_forward_for_tickets_and_withholders_lose_credit(whole: An
 def test_selfish_nodes_forward_nothing_without_gain(scenario: Path) -> None:
     scenario.write_text(TICKETS.replace("fee = 4", "cost = 7"))
     kernel = kernel_of(scenario)
-    _, logs, _ = played(kernel)
+    _, logs, _ = play_simulation(kernel)
     peers = logs["got"]["peer"].to_numpy().astype(np.int64)
     givers = set(kernel.world.behaviour[peers[peers < 24]].tolist())
     assert HONEST in givers and SELFISH not in givers
@@ -189,7 +189,7 @@ def test_forged_signatures_are_rejected_and_forgers_are_cut_off(
         return made.with_columns(signature=signature)
 
     monkeypatch.setattr(trading, "_signed", forged)
-    summary, logs, _ = played(kernel)
+    summary, logs, _ = play_simulation(kernel)
     mine = (logs["got"]["chain"].to_numpy() == forger) & (logs["got"]["peer"].to_numpy() < 24)
     degree = np.diff(kernel.world.graph.begins)[forger]
     assert mine.sum() <= degree < 10 and mine.sum() <= summary["tickets"]["refused"] <= degree

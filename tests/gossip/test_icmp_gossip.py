@@ -42,12 +42,12 @@ A, B = "A", "B"
 LISTED = {A: (7, (), [("B1", "r1"), ("B1", "r2"), ("B2", "r3")]), B: (7, (), [("B2", "r3"), ("B3", "r4")])}
 
 
-def one(options: GossipOptions = SEED, kept: tuple[str, ...] = ("r1",)) -> GossipState:
+def create_node(options: GossipOptions = SEED, kept: tuple[str, ...] = ("r1",)) -> GossipState:
     """Return node 1 with leaf A and the peers 8 and 9."""
     return ready(options, {1: [A]}, LISTED, [(1, 8), (1, 9)], [(1, root) for root in kept])
 
 
-def declared(state: GossipState, *heads: str, peer: int = 8, options: GossipOptions = SEED) -> GossipState:
+def declare_heads(state: GossipState, *heads: str, peer: int = 8, options: GossipOptions = SEED) -> GossipState:
     return on_heads(state, packets((1, peer, heads)), options)[0]
 
 
@@ -66,11 +66,11 @@ def test_five_highest_leaves_remain_and_ties_prefer_lower_hashes() -> None:
 
 def test_undescribed_leaves_are_rejected_by_name() -> None:
     with pytest.raises(InvalidInput, match=h(B).hex()):
-        on_leaves(one(), leaf_rows({1: [B]}), *context({A: LISTED[A]}), SEED)
+        on_leaves(create_node(), leaf_rows({1: [B]}), *context({A: LISTED[A]}), SEED)
 
 
 def test_no_queue_is_allowed_before_a_common_leaf_is_declared() -> None:
-    state = one()
+    state = create_node()
     assert sent(on_own_queues(state, kept_rows((1, "r2")), SEED)[1]) == []
     assert sent(on_heads(state, packets((1, 8, [B])), SEED)[1]) == []
     assert sent(on_heads(state, packets((1, 8, [B, A])), SEED)[1]) == [(1, 8, "r1")]
@@ -90,7 +90,7 @@ def test_new_only_skips_queues_pooled_by_other_means() -> None:
     for diff in ("all", "new_only"):
         options = GossipOptions.model_validate({"heads_diff": diff, "propagate_on_leaf": "off"})
         state = ready(options, {1: [B]}, LISTED, [(1, 8)], [(1, "r3")])
-        state = declared(state, A, options=options)
+        state = declare_heads(state, A, options=options)
         # A becomes a leaf of the node too: r3 is allowed now, but unsent until the peer declares again.
         state, out = on_leaves(state, leaf_rows({1: [A]}), *context(LISTED), options)
         assert sent(out) == []
@@ -99,7 +99,7 @@ def test_new_only_skips_queues_pooled_by_other_means() -> None:
 
 
 def test_valid_queues_are_pooled_and_forwarded_to_all_but_the_sender() -> None:
-    state = declared(declared(one(), A, peer=8), A, peer=9)
+    state = declare_heads(declare_heads(create_node(), A, peer=8), A, peer=9)
     rows = arrivals((1, 8, "B1", "r2", "r2"))
     assert needs_hashing(state, rows, SEED).tolist() == [True]
     state, out = on_queues(state, rows, SEED)
@@ -115,8 +115,8 @@ def test_valid_queues_are_pooled_and_forwarded_to_all_but_the_sender() -> None:
 
 def test_repeated_queues_are_impolite_whatever_the_second_body() -> None:
     rows = [(1, 8, "B1", "r2", wrong) for wrong in ("X", "r2", "X", "r2")]
-    together = on_queues(one(), arrivals(*rows), SEED)[1]
-    state, apart = one(), []
+    together = on_queues(create_node(), arrivals(*rows), SEED)[1]
+    state, apart = create_node(), []
     for row in rows:
         state, out = on_queues(state, arrivals(row), SEED)
         apart += verdicts(out)
@@ -125,7 +125,7 @@ def test_repeated_queues_are_impolite_whatever_the_second_body() -> None:
 
 
 def test_verdict_precedence() -> None:
-    state, _ = on_queues(one(), arrivals((1, 8, "B1", "r2", "r2")), SEED)
+    state, _ = on_queues(create_node(), arrivals((1, 8, "B1", "r2", "r2")), SEED)
     rows = arrivals(
         (1, 7, "B1", "r2", "r2"),  # nobody
         (1, 8, "B1", "r2", "X"),  # received before
@@ -151,24 +151,26 @@ def test_verdict_precedence() -> None:
 
 
 def test_empty_queue_costs_as_much_as_one_message() -> None:
-    assert changes(on_queues(one(), arrivals((1, 8, "B1", "r2", "X"), messages=0), SEED)[1]) == [-150]
+    assert changes(on_queues(create_node(), arrivals((1, 8, "B1", "r2", "X"), messages=0), SEED)[1]) == [-150]
 
 
 def test_oversized_or_undecodable_packets_are_malformed_and_not_hashed() -> None:
     options = GossipOptions(max_queue_bytes=9, max_queue_messages=1)
     for rows in (arrivals((1, 8, "B1", "r2", "r2"), messages=1), arrivals((1, 8, "B1", "r2", "r2"), size=9)):
-        assert needs_hashing(one(), rows, options).tolist() == [False]
-        out = on_queues(one(), rows, options)[1]
+        assert needs_hashing(create_node(), rows, options).tolist() == [False]
+        out = on_queues(create_node(), rows, options)[1]
         assert verdicts(out) == ["Malformed"] and changes(out) == [-500]
     # 10 bytes and 2 messages each exceed the limit by one.
     rows, enough = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(max_queue_bytes=10, max_queue_messages=2)
-    assert needs_hashing(one(), rows, enough).all() and verdicts(on_queues(one(), rows, enough)[1]) == ["OK"]
+    assert needs_hashing(create_node(), rows, enough).all() and verdicts(on_queues(create_node(), rows, enough)[1]) == [
+        "OK"
+    ]
     rows = rows.with_columns(malformed=np.ones(1, dtype=bool))
-    assert verdicts(on_queues(one(), rows, SEED)[1]) == ["Malformed"]
+    assert verdicts(on_queues(create_node(), rows, SEED)[1]) == ["Malformed"]
 
 
 def test_six_heads_are_rejected_and_unknown_heads_are_retained() -> None:
-    state = one(kept=())
+    state = create_node(kept=())
     out = on_heads(state, packets((1, 8, [*"ABCDEF"]), (1, 9, [B]), malformed=[]), SEED)
     assert verdicts(out[1]) == ["BadNeighborPacket", "OK"] and changes(out[1]) == [-300, 0]
     state, _ = on_leaves(out[0], leaf_rows({1: [B]}), *context(LISTED), SEED)
@@ -178,12 +180,12 @@ def test_six_heads_are_rejected_and_unknown_heads_are_retained() -> None:
 
 def test_heads_behind_declared_heads_are_dropped() -> None:
     rows = packets((1, 8, [B, A, *"CDE"])).with_columns(count=np.ones(1, dtype=np.uint64))
-    state, out = on_heads(one(), rows, SEED)
+    state, out = on_heads(create_node(), rows, SEED)
     assert sent(out) == [] and not state.peers["heads"][0, 1:].any()
 
 
 def test_last_declaration_of_a_step_counts() -> None:
-    state = on_heads(one(kept=()), packets((1, 8, [A]), (1, 9, []), (1, 8, []), (1, 9, [A])), SEED)[0]
+    state = on_heads(create_node(kept=()), packets((1, 8, [A]), (1, 9, []), (1, 8, []), (1, 9, [A])), SEED)[0]
     assert sent(on_own_queues(state, kept_rows((1, "r1")), SEED)[1]) == [(1, 9, "r1")]
 
 
@@ -205,7 +207,7 @@ def test_no_longer_expected_queues_stay_with_their_topic() -> None:
 
 
 def test_purged_queues_are_accepted_again_on_forks_where_unrouted() -> None:
-    state = declared(one(), A)
+    state = declare_heads(create_node(), A)
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
     state, _ = purge(state, 5_000, SEED)
     state, _ = on_leaves(state, leaf_rows({1: [A]}), *context(LISTED), SEED)
@@ -216,7 +218,7 @@ def test_purged_queues_are_accepted_again_on_forks_where_unrouted() -> None:
 def test_purge_waits_for_its_interval_and_removes_unlisted_topics() -> None:
     options = GossipOptions(purge_interval=100)
     state = ready(options, {1: [A]}, LISTED, [(1, 8)], [(1, "r1")])
-    state, _ = purge(declared(state, A, options=options), 50, options)
+    state, _ = purge(declare_heads(state, A, options=options), 50, options)
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), options)
     early, out = purge(state, 149, options)
     assert pool(out.purged) == [] and early is state
@@ -249,7 +251,7 @@ def test_common_leaf_matches_by_topic_or_root(mode: str, by: str, expected: list
 
 def test_body_issued_by_two_blocks_is_a_queue_of_each() -> None:
     listed = {A: (7, (), [("B1", "r1"), ("B2", "r1")])}
-    state = declared(ready(SEED, {1: [A]}, listed, [(1, 8), (1, 9)]), A)
+    state = declare_heads(ready(SEED, {1: [A]}, listed, [(1, 8), (1, 9)]), A)
     for issued in ("B2", "B1"):
         state, out = on_queues(state, arrivals((1, 9, issued, "r1", "r1")), SEED)
         assert verdicts(out) == ["OK"] and got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
@@ -265,7 +267,7 @@ def test_new_leaf_sends_allowed_queues_or_awaits_a_declaration(
 ) -> None:
     options = GossipOptions.model_validate({"propagate_on_leaf": switch, "topic_mode": "root"})
     state = ready(options, {1: [A]}, LISTED, [(1, 8), (1, 9)], [(1, "r1"), (1, "r3")])
-    state = declared(declared(state, B, options=options), A, peer=9, options=options)
+    state = declare_heads(declare_heads(state, B, options=options), A, peer=9, options=options)
     state, out = on_leaves(state, leaf_rows({1: [A, B]}), *context(LISTED), options)
     assert sent(out) == expected
     assert {*sent(on_heads(state, packets((1, 8, [B])), options)[1])} == {(1, 8, "r3")} - {*expected}
@@ -275,21 +277,21 @@ def test_received_queues_repeated_after_new_heads_are_duplicates() -> None:
     row = arrivals((1, 8, "B1", "r2", "r2"))
     for until, expected in (("purge", "Duplicate"), ("disconnect", "Impolite")):
         options = GossipOptions.model_validate({"seen_until": until})
-        state, _ = on_queues(declared(one(options), A, options=options), row, options)
-        same = declared(state, A, options=options)
+        state, _ = on_queues(declare_heads(create_node(options), A, options=options), row, options)
+        same = declare_heads(state, A, options=options)
         assert verdicts(on_queues(same, row, options)[1]) == ["Impolite"]
-        state, out = on_queues(declared(state, A, B, options=options), row, options)
+        state, out = on_queues(declare_heads(state, A, B, options=options), row, options)
         assert verdicts(out) == [expected] and not needs_hashing(state, row, options).any()
         assert verdicts(on_queues(state, row, options)[1]) == ["Impolite"]
 
 
 def test_alternating_declarations_repeat_a_queue_once_between_purges() -> None:
     row, options = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(impolite_limit=2**31)
-    state, _ = on_queues(declared(one(options), A, options=options), row, options)
+    state, _ = on_queues(declare_heads(create_node(options), A, options=options), row, options)
     for turn in range(2):
         found = []
         for _ in range(5):
-            state = declared(declared(state, A, B, options=options), A, options=options)
+            state = declare_heads(declare_heads(state, A, B, options=options), A, options=options)
             state, out = on_queues(state, row, options)
             found += verdicts(out)
         assert found == ["Duplicate", *["Impolite"] * 4]
@@ -298,7 +300,7 @@ def test_alternating_declarations_repeat_a_queue_once_between_purges() -> None:
 
 def test_echo_is_checked_before_all_other_rules() -> None:
     """An echo may arrive when the node no longer expects its queue; its body is not hashed."""
-    state = declared(one(), A)
+    state = declare_heads(create_node(), A)
     state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
     state, out = on_queues(state, arrivals((1, 8, "B1", "r1", "X")), SEED)
     assert verdicts(out) == ["Duplicate"] and changes(out) == [0] and len(out.beneficial) == 0
@@ -306,7 +308,7 @@ def test_echo_is_checked_before_all_other_rules() -> None:
 
 def test_valid_queues_are_reported_with_bytes() -> None:
     rows = arrivals((1, 8, "B1", "r2", "r2"), (1, 9, "B1", "r2", "r2"), (1, 9, "B1", "r1", "X"), size=17)
-    found = on_queues(one(kept=()), rows, SEED)[1].beneficial
+    found = on_queues(create_node(kept=()), rows, SEED)[1].beneficial
     assert [*zip(found["peer"].tolist(), map(name, found["root"]), found["size"].tolist(), strict=True)] == [
         (8, "r2", 17),
         (9, "r2", 17),
@@ -344,7 +346,7 @@ def test_ancestors_of_a_common_leaf_count_for_the_peer() -> None:
 
 
 def test_new_peers_are_sent_leaves_and_have_declared_none() -> None:
-    state = declared(one(), A)
+    state = declare_heads(create_node(), A)
     state, out = connect(state, pairs((1, 8), (1, 3), (1, 3)), SEED)
     assert told(out) == [(1, 3, [A]), (1, 8, [A])] or told(out) == [(1, 8, [A]), (1, 3, [A])]
     assert sent(on_own_queues(state, kept_rows((1, "r2")), SEED)[1]) == []
@@ -355,13 +357,13 @@ def test_new_peers_are_sent_leaves_and_have_declared_none() -> None:
 
 def test_mistrust_penalizes_queues_that_no_declared_leaf_implies() -> None:
     options = GossipOptions(mistrust_unimplied="on")
-    state = declared(one(options), A, options=options)
+    state = declare_heads(create_node(options), A, options=options)
     rows = arrivals((1, 8, "B1", "r2", "r2"), (1, 9, "B1", "r2", "r2"), (1, 9, "B3", "r4", "r4"))
     out = on_queues(state, rows, options)[1]
     assert verdicts(out) == ["OK", "OK", "UnexpectedQueue"] and changes(out) == [50, -50, -200]
     assert gone(out) == []
     options = GossipOptions(mistrust_unimplied="on", least_reputation=-50)
-    out = on_queues(declared(one(options), A, options=options), rows.take(np.array([1])), options)[1]
+    out = on_queues(declare_heads(create_node(options), A, options=options), rows.take(np.array([1])), options)[1]
     assert verdicts(out) == ["OK"] and gone(out) == [(1, 9, "Unimplied")]
 
 
@@ -393,13 +395,13 @@ def test_prefix_ends_before_the_first_block_with_a_missing_queue() -> None:
 
 def test_answers_of_holders_are_verified_without_penalty() -> None:
     options = GossipOptions(fallback_request="on", max_queue_bytes=30, max_pool_bytes=20)
-    state = declared(one(options, kept=()), A, options=options)
+    state = declare_heads(create_node(options, kept=()), A, options=options)
     rows = [("B1", "r1", "r1"), ("B1", "r1", "r1"), ("B2", "r1", "r1"), ("B1", "r2", "X"), ("B1", "r2", "r2")]
     answers = arrivals(*((1, 77, *row) for row in rows), size=15)
     state, out = on_answers(state, answers, options)
     assert verdicts(out) == ["OK", "OK", "UnexpectedQueue", "RootMismatch", "PoolFull"]
     assert {*changes(out)} == {0} and got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
-    twice, out = on_answers(one(SEED, kept=()), arrivals((1, 77, *rows[0]), (1, 78, *rows[0]), size=15), SEED)
+    twice, out = on_answers(create_node(SEED, kept=()), arrivals((1, 77, *rows[0]), (1, 78, *rows[0]), size=15), SEED)
     assert got(out) == [(1, "r1")] and twice.nodes["bytes"].tolist() == [15]
     long = arrivals((1, 77, "B1", "r2", "r2"), size=31)
     assert verdicts(on_answers(state, long, options)[1]) == ["Malformed"]
@@ -409,5 +411,5 @@ def test_missing_queues_are_requested_after_a_delay() -> None:
     on = GossipOptions(fallback_request="on", fallback_after=100)
     wanted = arrivals((1, 0, "B1", "r1", ""), (1, 0, "B1", "r2", ""), (1, 0, "B1", "r2", ""))
     waited = np.array([500, 99, 100], dtype=np.uint64)
-    assert fallback_requests(one(on), wanted, waited, on).tolist() == [False, False, True]
-    assert not fallback_requests(one(), wanted, waited, SEED).any()
+    assert fallback_requests(create_node(on), wanted, waited, on).tolist() == [False, False, True]
+    assert not fallback_requests(create_node(), wanted, waited, SEED).any()

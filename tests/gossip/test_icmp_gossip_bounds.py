@@ -44,7 +44,7 @@ SEED = GossipOptions()
 LISTED = {"A": (7, (), [("B1", f"r{n}") for n in range(40)])}
 
 
-def memory(state: GossipState) -> int:
+def count_bytes(state: GossipState) -> int:
     """Return the bytes of all state that grows with knowledge of peers and queues."""
     listed = state.listed
     arrays: tuple[np.ndarray, ...] = (
@@ -63,14 +63,14 @@ def memory(state: GossipState) -> int:
 def test_flood_of_unknown_packets_uses_no_memory_or_hashing() -> None:
     options = GossipOptions(least_reputation=-(2**40), impolite_limit=2**31)
     state = ready(options, {1: ["A"]}, LISTED, [(1, 8)])
-    before = memory(state)
+    before = count_bytes(state)
     rows = arrivals(*((1, 8, f"B{n % 150 + 2}", f"q{n % 200}", f"q{n % 200}") for n in range(1_000)))
     assert not needs_hashing(state, rows, options).any()
     state, out = on_queues(state, rows, options)
     assert {*verdicts(out)} == {"UnexpectedQueue"}
     for n in range(20):
         state, _ = on_heads(state, packets((1, 8, [f"L{5 * n + place}" for place in range(5)])), options)
-    assert memory(state) == before
+    assert count_bytes(state) == before
 
 
 def test_peer_is_disconnected_at_the_impolite_limit_and_ignored_after() -> None:
@@ -255,7 +255,7 @@ def test_each_peer_has_a_step_quota() -> None:
 NODES = 24
 
 
-def _scene(seed: int, ancestors: int) -> tuple[GossipOptions, list[tuple[StepInputs, int]]]:
+def _random_inputs(seed: int, ancestors: int) -> tuple[GossipOptions, list[tuple[StepInputs, int]]]:
     """Return random inputs of many nodes: honest and hostile, over a few blocks of a forked chain."""
     draw = np.random.default_rng(seed)
     blocks = {}
@@ -303,19 +303,21 @@ def _scene(seed: int, ancestors: int) -> tuple[GossipOptions, list[tuple[StepInp
     return options, steps
 
 
-def _of(rows: Frame | None, nodes: np.ndarray) -> Frame | None:
+def _rows_of_nodes(rows: Frame | None, nodes: np.ndarray) -> Frame | None:
     return None if rows is None else rows.filter(np.isin(rows["node"], nodes))
 
 
 def _part(inputs: StepInputs, nodes: np.ndarray) -> StepInputs:
     assert inputs.leaves is not None
-    leaves = _of(inputs.leaves[0], nodes)
+    leaves = _rows_of_nodes(inputs.leaves[0], nodes)
     assert leaves is not None
-    columns = {key: _of(getattr(inputs, key), nodes) for key in ("disconnect", "connect", "kept", "heads", "queues")}
+    columns = {
+        key: _rows_of_nodes(getattr(inputs, key), nodes) for key in ("disconnect", "connect", "kept", "heads", "queues")
+    }
     return StepInputs(**columns, leaves=(leaves, *inputs.leaves[1:]))
 
 
-def _plain(frame: Frame) -> list[tuple[object, ...]]:
+def _rows_by_node(frame: Frame) -> list[tuple[object, ...]]:
     """Return the rows of a frame by node, those of one node in their order."""
     if len(frame) == 0:
         return []
@@ -329,7 +331,7 @@ def _plain(frame: Frame) -> list[tuple[object, ...]]:
 def test_node_results_are_independent_of_other_nodes_in_the_call(
     seed: int, ancestors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options, steps = _scene(seed, ancestors)
+    options, steps = _random_inputs(seed, ancestors)
     everyone = u32(range(NODES))
     parts = [everyone[:1], everyone[1:9], everyone[9:]]
     whole, cut = start_nodes(everyone, options), [start_nodes(part, options) for part in parts]
@@ -347,16 +349,18 @@ def test_node_results_are_independent_of_other_nodes_in_the_call(
             cut[row], told_apart = step(cut[row], _part(inputs, part), time, options)
             apart.append(told_apart)
         for field in StepOutput.__dataclass_fields__:
-            assert _plain(getattr(out, field)) == _plain(concat([getattr(item, field) for item in apart])), field
+            assert _rows_by_node(getattr(out, field)) == _rows_by_node(
+                concat([getattr(item, field) for item in apart])
+            ), field
         apart_tables = [state_to_tables(state) for state in cut]
         united = {table: concat([some[table] for some in apart_tables]) for table in apart_tables[0]}
         for table, frame in state_to_tables(whole).items():
             if "node" in frame:
-                assert _plain(frame) == _plain(united[table]), table
+                assert _rows_by_node(frame) == _rows_by_node(united[table]), table
         # The merged parts equal the whole, and continue like it.
         joined = state_from_tables(united)
         for table, frame in state_to_tables(joined).items():
-            assert _same(frame, state_to_tables(whole)[table]), table
+            assert _assert_equal(frame, state_to_tables(whole)[table]), table
         whole = joined if time % 2 else whole
         counted |= {*out.verdicts["code"].tolist()}
         _check(whole, options)
@@ -368,7 +372,7 @@ def test_node_results_are_independent_of_other_nodes_in_the_call(
     }
 
 
-def _same(one: Frame, other: Frame) -> bool:
+def _assert_equal(one: Frame, other: Frame) -> bool:
     return one.names == other.names and all(np.array_equal(one[key], other[key]) for key in one.names)
 
 

@@ -39,7 +39,7 @@ def make(request: pytest.FixtureRequest) -> Make:
     return lambda *args, **options: GOSSIP_ENGINES[request.param](*args, **options)
 
 
-def sound(g: GossipEngine) -> None:
+def assert_guarantees(g: GossipEngine) -> None:
     assert [f for check in GOSSIP_CHECKS for f in check(Record(g.log, g.options))] == []
 
 
@@ -61,7 +61,7 @@ def test_06_queue_routed_on_one_fork_only(make: Make, mode: str) -> None:
     g.run(g.options.purge_interval)
     assert g.pool("b") == {}
     assert key(m) in g.pool("a")
-    sound(g)
+    assert_guarantees(g)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -81,7 +81,7 @@ def test_07_two_leaves_list_one_queue(make: Make, mode: str) -> None:
     assert same.root in g.expected("a")[same.topic]
     g.purge()
     assert {key(same), key(on_right)} == set(g.pool("a"))
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_08_28_unexpected_or_altered_queues(make: Make) -> None:
@@ -97,7 +97,7 @@ def test_08_28_unexpected_or_altered_queues(make: Make) -> None:
     assert verdicts(g, "v")[2:] == [("good", None, 50)]
     assert set(g.pool("v")) == {key(m)}
     assert {row.accesses for row in rows(g, Got, "v")} == {2}
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_08_topic_belongs_to_its_block(make: Make) -> None:
@@ -146,7 +146,7 @@ def test_11_no_queue_without_a_common_leaf(make: Make) -> None:
     assert sent_to(g, "s") == [key(queue(g, x, b"a", b"b"))]
     declares(g, "s", "a", top, fork)
     assert sent_to(g, "s")[1:] == [key(queue(g, on_fork, b"fork"))]
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_12_heads(make: Make) -> None:
@@ -169,7 +169,7 @@ def test_12_heads(make: Make) -> None:
     g.connect("a", "other")
     tells(g, "other", "a", queue(g, x, b"c"))
     assert sent_to(g, "s") == [key(queue(g, x, b"a", b"b")), key(queue(g, x, b"c"))]
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_13_echo(make: Make) -> None:
@@ -192,7 +192,7 @@ def test_13_echo(make: Make) -> None:
     assert g.connected("a") == []
     assert [row.change for row in rows(g, Peer, "a")] == ["connect", "disconnect"]
     assert sent_to(g, "s") == [key(m)]
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_14_flood_of_unknown_topics(make: Make) -> None:
@@ -230,7 +230,7 @@ def test_15_identical_queues(make: Make, mode: str) -> None:
     found = g.fetch("b", top, 2)
     assert rows(g, Fetch, "b")[-1].complete_prefix == (2, 3)
     assert collect(((2, ((1, m.root), (3, m.root))), (3, ((1, m.root),))), found)[1] == (3, [(1, (b"same",))])
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_16_node_joins_late(make: Make) -> None:
@@ -249,7 +249,7 @@ def test_16_node_joins_late(make: Make) -> None:
     g.settle()
     assert set(g.pool("late")) == {key(queue(g, y, b"live"))}
     assert {row.block for row in rows(g, Read, "late")} == {GENESIS.hash, end}
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_17_holders_offline(make: Make) -> None:
@@ -271,7 +271,7 @@ def test_17_holders_offline(make: Make) -> None:
     seen = [(row.wanted, row.complete_prefix) for row in rows(g, Fetch, "b")]
     assert seen == [((2, 4), ()), ((2, 4), (2, 4))]
     assert all(key(queue(g, y, b"lost")) not in g.pool(name) for name in "abc")
-    sound(g)
+    assert_guarantees(g)
 
 
 @pytest.mark.parametrize("purged", ["before", "after"])
@@ -293,7 +293,7 @@ def test_24_purge_coincides_with_a_new_leaf(make: Make, purged: str) -> None:
     assert live in g.pool("a")
     g.purge("a")
     assert set(g.pool("a")) == {live}
-    sound(g)
+    assert_guarantees(g)
 
 
 @pytest.mark.parametrize("purges", [False, True])
@@ -321,7 +321,7 @@ def test_25_reverted_state(make: Make, purges: bool) -> None:
     g.settle()
     assert set(g.pool("v")) == {key(m)}
     assert m.root in g.expected("v")[m.topic]
-    sound(g)
+    assert_guarantees(g)
 
 
 @pytest.mark.parametrize("count", [3, 5, 40, 80])
@@ -339,7 +339,7 @@ def test_27_undersized_sketch(make: Make, count: int) -> None:
     assert len(g.pool("v")) == count
     assert verdicts(g, "v") == [("good", None, 50)] * count
     assert rows(g, Got, "a") == []
-    sound(g)
+    assert_guarantees(g)
 
 
 def test_27_sketch_claims_are_verified_by_root(make: Make) -> None:
@@ -391,10 +391,10 @@ def test_29_more_than_five_leaves(make: Make) -> None:
     assert list(g.leaves("a")) == [high, *low[:4]]
     queues = {key(queue(g, B, bytes([i]))): tips[i] for i, B in enumerate(forks)}
     assert {queues[k] for k in g.pool("a")} == {tips[0], *low[:4]}
-    sound(g)
+    assert_guarantees(g)
 
 
-def asked(make: Make, switch: str, lies: bool = False) -> GossipEngine:
+def build_request_scene(make: Make, switch: str, lies: bool = False) -> GossipEngine:
     """Build collator b of 2 with its neighbour v; the two holders are connected to nobody."""
     g = make(Options(fallback_request=switch))  # type: ignore[arg-type]
     first = registered(g, 1, 2)
@@ -415,11 +415,11 @@ def asked(make: Make, switch: str, lies: bool = False) -> GossipEngine:
 @pytest.mark.parametrize(("switch", "prefixes"), [("off", [(), (), ()]), ("on", [(), (), (2,)])])
 def test_missing_queues_are_requested_from_holders(make: Make, switch: str, prefixes: list[tuple[int, ...]]) -> None:
     """3.9 step 3: the request follows a delay, and its answer is gossiped here."""
-    g = asked(make, switch)
+    g = build_request_scene(make, switch)
     assert [row.complete_prefix for row in rows(g, Fetch, "b")] == prefixes
     assert len(g.pool("v")) == (switch == "on")
 
 
 def test_answers_with_other_messages_are_rejected(make: Make) -> None:
-    g = asked(make, "on", lies=True)
+    g = build_request_scene(make, "on", lies=True)
     assert list(g.pool("v").values()) == [(b"q",)]

@@ -25,7 +25,7 @@ SETTINGS = (
 )
 
 
-def compared(seeds: range, slots: int) -> Counter[str]:
+def compare_networks(seeds: range, slots: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     for seed in seeds:
         options = SETTINGS[seed % len(SETTINGS)]
@@ -42,13 +42,13 @@ def compared(seeds: range, slots: int) -> Counter[str]:
 
 def test_kernel_equals_oracle_after_every_event() -> None:
     """Use forks, lagging nodes, breaking links, lost packets and a stranger."""
-    seen = compared(range(len(SETTINGS)), 4)
+    seen = compare_networks(range(len(SETTINGS)), 4)
     assert {name for name in ("good", "duplicate", "UnexpectedQueue", "put", "purge") if not seen[name]} == set()
 
 
 @pytest.mark.slow
 def test_kernel_equals_oracle_in_many_networks() -> None:
-    seen = compared(range(8, sized(16, 28)), 10)
+    seen = compare_networks(range(8, sized(16, 28)), 10)
     assert seen["Impolite"] and seen["RootMismatch"] and seen["duplicate"]
 
 

@@ -68,7 +68,7 @@ def test_all_guarantees_hold_on_any_network() -> None:
     assert {name for name in wanted if not seen[name]} == set(), seen
 
 
-def unreached(options: Options, late: float) -> int:
+def count_unreached(options: Options, late: float) -> int:
     """Count queues missing somewhere at the end of a slot, over networks without breaks or losses."""
     found: list[Finding] = []
     for seed in range(4):
@@ -87,23 +87,27 @@ def test_every_queue_reaches_every_node(mode: str) -> None:
     and purged queues are forgotten.
     """
     options = Options(topic_mode=mode)  # type: ignore[arg-type]
-    assert unreached(options, late=0) == 0
-    assert unreached(options, late=0.3) > 0
+    assert count_unreached(options, late=0) == 0
+    assert count_unreached(options, late=0.3) > 0
     mended = replace(options, propagate_on_leaf="on", allowed_by="root", seen_until="purge")
-    assert unreached(mended, late=0.3) == unreached(replace(mended, reconciliation="minisketch"), late=0.3) == 0
+    assert (
+        count_unreached(mended, late=0.3)
+        == count_unreached(replace(mended, reconciliation="minisketch"), late=0.3)
+        == 0
+    )
 
 
-def refused_honest(options: Options) -> int:
+def count_rejected_honest(options: Options) -> int:
     """Count packets of honest nodes that others rejected, without link breaks."""
     logs = [run(seed, options, 10, churn=0).g.log for seed in range(4)]
     return sum(isinstance(row, Got) and row.peer != "s" and row.error is not None for log in logs for row in log)
 
 
 def test_honest_peers_are_rejected_when_a_topic_has_several_roots() -> None:
-    assert refused_honest(Options()) > 0
-    assert refused_honest(Options(allowed_by="root")) == 0
-    assert refused_honest(Options(topic_mode="root")) == 0
-    assert refused_honest(Options(topic_mode="root", seen_until="purge")) == 0
+    assert count_rejected_honest(Options()) > 0
+    assert count_rejected_honest(Options(allowed_by="root")) == 0
+    assert count_rejected_honest(Options(topic_mode="root")) == 0
+    assert count_rejected_honest(Options(topic_mode="root", seen_until="purge")) == 0
 
 
 @pytest.mark.parametrize(("by", "sent"), [("topic", [b"q", b"r"]), ("root", [b"r"])])
@@ -143,7 +147,7 @@ def test_leading_peer_is_served_by_lagging_peers_only_on_new_leaf(switch: str) -
     assert (key(m) in g.pool("v")) == (switch == "on")
 
 
-def behind(**options: object) -> tuple[GossipNetwork, Hash, Envelope]:
+def lagging_collator(**options: object) -> tuple[GossipNetwork, Hash, Envelope]:
     """Build collator a, whose stranger declared the block of the queue's leaf before a had it."""
     g = GossipNetwork(Options(**options))  # type: ignore[arg-type]
     first = registered(g, 1, 2)
@@ -163,7 +167,7 @@ def behind(**options: object) -> tuple[GossipNetwork, Hash, Envelope]:
 @pytest.mark.parametrize(("diff", "sent"), [("all", 1), ("new_only", 0)])
 def test_heads_declared_again(diff: str, sent: int) -> None:
     """D-7."""
-    g, t2, _ = behind(heads_diff=diff)
+    g, t2, _ = lagging_collator(heads_diff=diff)
     assert sent_to(g, "s") == []
     declares(g, "s", "a", t2)
     assert len(sent_to(g, "s")) == sent
@@ -214,7 +218,7 @@ def test_ancestors_of_peer_heads() -> None:
 @pytest.mark.parametrize("switch", ["off", "on"])
 def test_topics_implied_by_no_declared_head(switch: str) -> None:
     """Open question of 3.7."""
-    g, t2, m = behind(mistrust_unimplied=switch)
+    g, t2, m = lagging_collator(mistrust_unimplied=switch)
     g.add("v")
     g.connect("v", "s")
     g.imports("v", *[b.hash for b in g.base.rt.relay.chain(t2)[1:]])
@@ -227,7 +231,7 @@ def test_topics_implied_by_no_declared_head(switch: str) -> None:
 
 
 @dataclass
-class Fixed:
+class FixedChain:
     """Chain whose leaves have given unrouted roots."""
 
     roots: dict[Hash, list[Hash]]
@@ -255,7 +259,7 @@ def leaf(i: int) -> Block:
 def test_leaves_are_replaced(overlap: bool) -> None:
     """Replace leaves 0 and 1 by 2, 3 and 4, with other roots and with some equal ones (D-6)."""
     names = [R([bytes([i])]) for i in range(5)]
-    chain = Fixed({leaf(i).hash: [names[i]] for i in range(5)})
+    chain = FixedChain({leaf(i).hash: [names[i]] for i in range(5)})
     if overlap:
         chain.roots[leaf(1).hash].append(names[2])
     node = Node("n", Options(topic_mode="root"), peers={"k": PeerState()})
@@ -276,7 +280,7 @@ def test_substrate_vector_queues_are_accepted_on_their_topics() -> None:
     """Accept them only under the root of layout V0."""
     cases = load_vectors("substrate_roots")["egress_queues"]
     roots = [root for case in cases for root in decode_all(case["roots"])]
-    chain = Fixed({leaf(1).hash: roots})
+    chain = FixedChain({leaf(1).hash: roots})
     node = Node("n", Options(topic_mode="root"), peers={"k": PeerState()})
     on_new_leaf(node, chain, 0, [leaf(1)])
     for case in cases:
@@ -295,7 +299,7 @@ def test_30_decision_cost_is_independent_of_the_number_of_queues(count: int) -> 
     roots = [i.to_bytes(32, "big") for i in range(count)]
     for mode in ("block", "root"):
         node = Node("n", Options(topic_mode=mode), peers={"k": PeerState()})
-        chain = Fixed({leaf(i).hash: roots for i in range(5)})
+        chain = FixedChain({leaf(i).hash: roots for i in range(5)})
         on_new_leaf(node, chain, 0, [leaf(i) for i in range(5)])
         on_chain_heads(node, chain, 0, [("k", Declaration(tuple(leaf(i).hash for i in range(5))))])
         topic = queueTopic(b"b" * 32 if mode == "block" else roots[-1])
@@ -335,7 +339,7 @@ def test_undecodable_bytes_are_malformed(name: str) -> None:
 
 
 def test_malformed_precedes_other_verdicts_and_is_penalized() -> None:
-    g, _, m = behind()
+    g, _, m = lagging_collator()
     for data in (*MALFORMED.values(), b"\1\1\x18" + b"h" * 191):
         g.says("s", "a", (m.topic, data))
     g.settle()

@@ -39,7 +39,7 @@ def salted(*rows: tuple[int, int]) -> Frame:
     return pairs(*rows).with_columns(salt=salts)
 
 
-def ready(options: GossipOptions = OPTIONS) -> GossipState:
+def node_with_pool(options: GossipOptions = OPTIONS) -> GossipState:
     """Return node 1, whose pool has twelve queues, and peers 7, 8 and 9, all with leaf A."""
     state, _ = connect(start_nodes(u32([1]), options), salted((1, 7), (1, 8), (1, 9)), options)
     state, _ = on_leaves(state, leaf_rows({1: ["A"]}), *context(LISTED), options)
@@ -69,30 +69,30 @@ def larger(peer: int, capacity: int) -> Frame:
 
 def test_invalid_sketches_are_malformed_and_finally_disconnect() -> None:
     wrong = [(8, 0, b""), (8, 4, bytes(16)), (8, 65, bytes(4 * 66)), (8, 2**63, bytes(8)), (6, 4, of(4))]
-    state, out = on_sketches(ready(), sketches(*wrong), OPTIONS)
+    state, out = on_sketches(node_with_pool(), sketches(*wrong), OPTIONS)
     assert verdicts(out) == ["Malformed"] * 4 + ["NotConnected"] and changes(out) == [-500] * 4 + [0]
     assert len(out.asks) == len(out.more) == 0
     strict = GossipOptions(reconciliation="minisketch", least_reputation=-1_000)
-    state, out = on_sketches(ready(strict), sketches(*wrong[:3], (8, 4, of(4, 5))), strict)
+    state, out = on_sketches(node_with_pool(strict), sketches(*wrong[:3], (8, 4, of(4, 5))), strict)
     assert gone(out) == [(1, 8, "Malformed")] and 8 not in state.peers["peer"].tolist() and len(out.asks) == 0
 
 
 def test_no_sketch_is_sent_without_a_common_block() -> None:
-    assert len(on_heads(ready(), packets((1, 8, ["X"])), OPTIONS)[1].sketches) == 0
+    assert len(on_heads(node_with_pool(), packets((1, 8, ["X"])), OPTIONS)[1].sketches) == 0
 
 
 def test_leaving_peers_do_not_shift_requests_to_others() -> None:
     strict = GossipOptions(reconciliation="minisketch", least_reputation=-500)
-    _, out = on_sketches(ready(strict), sketches((7, 0, b""), (8, 16, of(16, 3)), (9, 16, of(16, 4))), strict)
+    _, out = on_sketches(node_with_pool(strict), sketches((7, 0, b""), (8, 16, of(16, 3)), (9, 16, of(16, 4))), strict)
     assert gone(out) == [(1, 7, "Malformed")]
     assert [*zip(out.asks["peer"].tolist(), out.asks["id"].tolist(), strict=True)] == [(8, 3), (9, 4)]
-    _, out = on_sketches(ready(strict), sketches((7, 16, of(16, 3)), (7, 0, b"")), strict)
+    _, out = on_sketches(node_with_pool(strict), sketches((7, 16, of(16, 3)), (7, 0, b"")), strict)
     assert gone(out) == [(1, 7, "Malformed")] and len(out.asks) == 0
 
 
 def test_decoded_sketches_are_limited_per_node_and_last_per_peer() -> None:
     rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4)), (7, 16, of(16, 2)))
-    state, out = on_sketches(ready(), rows, OPTIONS)
+    state, out = on_sketches(node_with_pool(), rows, OPTIONS)
     assert [*zip(out.asks["peer"].tolist(), out.asks["id"].tolist(), strict=True)] == [(7, 2), (8, 3)]
     assert [*zip(out.more["peer"].tolist(), out.more["capacity"].tolist(), strict=True)] == [(9, 65)]
     assert {*verdicts(out)} == {PeerVerdict.OK.name}
@@ -104,19 +104,19 @@ def test_decoded_sketches_are_limited_per_node_and_last_per_peer() -> None:
 
 def test_sketch_columns_may_be_slices() -> None:
     rows = sketches((7, 16, of(16, 1)), (8, 16, of(16, 3)), (9, 16, of(16, 4))).slice(1, 3)
-    assert on_sketches(ready(), rows, OPTIONS)[1].asks["id"].tolist() == [3, 4]
+    assert on_sketches(node_with_pool(), rows, OPTIONS)[1].asks["id"].tolist() == [3, 4]
 
 
 def test_larger_sketches_are_limited_per_step_and_other_peers_get_all() -> None:
     options = OPTIONS.model_copy(update={"max_step_sketches": 2})
     rows = concat([larger(peer, 16) for peer in (7, 8, 9)])
-    state, out = on_larger_sketch_requests(ready(options), rows, options)
+    state, out = on_larger_sketch_requests(node_with_pool(options), rows, options)
     assert out.sketches["peer"].tolist() == [7, 8] and {row[1] for row in sent(out)} == {9}
     assert len(on_larger_sketch_requests(state, larger(9, 16), options)[1].sketches) == 1
 
 
 def test_larger_sketch_covers_the_same_set() -> None:
-    state, out = on_larger_sketch_requests(ready(), larger(8, 16), OPTIONS)
+    state, out = on_larger_sketch_requests(node_with_pool(), larger(8, 16), OPTIONS)
     capacity, data = out.sketches["capacity"].tolist(), out.sketches["sketch"].to_pylist()
     mine = Minisketch.deserialize(32, 16 + CHECK, data[0]).decode()
     assert capacity == [16] and len(mine) == 12
@@ -136,7 +136,7 @@ def test_larger_sketch_covers_the_same_set() -> None:
 
 def test_excessive_differences_are_always_detected() -> None:
     """Without the sum beyond the capacity, one in two of these would decode to other elements."""
-    state = ready()
+    state = node_with_pool()
     own = Minisketch.deserialize(
         32, 12 + CHECK, on_larger_sketch_requests(state, larger(8, 12), OPTIONS)[1].sketches["sketch"][0].as_py()
     )
@@ -155,7 +155,7 @@ def test_sketches_need_the_option() -> None:
 
 
 def test_reconnected_peer_has_another_salt() -> None:
-    state = ready()
+    state = node_with_pool()
     first = on_larger_sketch_requests(state, larger(8, 16), OPTIONS)[1].sketches["sketch"].to_pylist()
     again = salted((1, 8)).with_columns(salt=np.full((1, 32), 3, dtype=np.uint8))
     state, _ = connect(state, again, OPTIONS)

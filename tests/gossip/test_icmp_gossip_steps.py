@@ -72,7 +72,7 @@ SKETCHES = {
 }
 
 
-def compared(seed: int, options: Options, slices: int) -> Counter[str]:
+def compare_steps(seed: int, options: Options, slices: int) -> Counter[str]:
     """Let the steps compare themselves."""
     w = Slices(seed, options)
     for _ in range(slices):
@@ -84,7 +84,7 @@ def compared(seed: int, options: Options, slices: int) -> Counter[str]:
 def test_step_of_many_events_equals_sequential_oracle() -> None:
     seen: Counter[str] = Counter()
     for seed, options in enumerate(SETTINGS.values(), 2):
-        seen += compared(seed, options, 18)
+        seen += compare_steps(seed, options, 18)
     needed = {"put", "purge", "Envelope", "dropped", "PoolFull", "Malformed", "BadNeighborPacket"}
     needed |= {"Duplicate", "Impolite", "UnexpectedQueue", "RootMismatch", "Subscriptions"}
     assert {kind for kind in needed if not seen[kind]} == set()
@@ -92,7 +92,7 @@ def test_step_of_many_events_equals_sequential_oracle() -> None:
 
 @pytest.mark.parametrize("name", SKETCHES)
 def test_steps_equal_the_oracle_with_sketches(name: str) -> None:
-    seen = compared(301, SKETCHES[name], 18)
+    seen = compare_steps(301, SKETCHES[name], 18)
     assert seen["Sketch"] and seen["Ask"]
 
 
@@ -122,5 +122,5 @@ def test_every_queue_reaches_every_node_among_misbehaving_peers(seed: int, chanc
 def test_steps_equal_the_oracle_in_many_networks() -> None:
     seen: Counter[str] = Counter()
     for seed, options in enumerate(SETTINGS.values(), 100):
-        seen += compared(seed, options, 40)
+        seen += compare_steps(seed, options, 40)
     assert seen["Impolite"] and seen["BadNeighborPacket"] and seen["RootMismatch"]

@@ -56,14 +56,14 @@ def labels(*rows: tuple[int, int]) -> Frame:
     return Frame({"node": u32(row[0] for row in rows), "label": np.array([row[1] for row in rows], dtype=np.uint64)})
 
 
-def told(out: StepOutput) -> Frame:
+def announcements(out: StepOutput) -> Frame:
     """Return the subscriptions that nodes announce to their peers."""
     rows = out.subscriptions
     back = {"node": rows["peer"], "peer": rows["node"], "malformed": np.zeros(len(rows), dtype=bool)}
     return rows.with_columns(**back)
 
 
-def ready(options: GossipOptions = OPTIONS, *rows: tuple[int, int]) -> GossipState:
+def node_with_leaf(options: GossipOptions = OPTIONS, *rows: tuple[int, int]) -> GossipState:
     """Return node 1 with leaf A, shared with its peers 7, 8 and 9."""
     state, _ = connect(start_nodes(u32([1]), options), pairs((1, 7), (1, 8), (1, 9)), options)
     state, _ = on_leaves(state, leaf_rows({1: ["A"]}), *leaf("A", QUEUES), options)
@@ -71,7 +71,7 @@ def ready(options: GossipOptions = OPTIONS, *rows: tuple[int, int]) -> GossipSta
     return subscribe(state, labels(*rows), options)[0] if rows else state
 
 
-def theirs(*rows: tuple[int, list[int]], malformed: bool = False) -> Frame:
+def peer_announcements(*rows: tuple[int, list[int]], malformed: bool = False) -> Frame:
     found = np.full((len(rows), 2), NO_INTEREST)
     for row, (_, some) in enumerate(rows):
         found[row, : len(some)] = some
@@ -80,7 +80,7 @@ def theirs(*rows: tuple[int, list[int]], malformed: bool = False) -> Frame:
 
 
 def test_node_expects_subscribed_queues_on_topics_of_both_sides() -> None:
-    state = ready(OPTIONS, (1, 5), (1, TO + 7))
+    state = node_with_leaf(OPTIONS, (1, 5), (1, TO + 7))
     expected = state_to_tables(state)["expected"]
     found = {*zip((t.tobytes() for t in expected["topic"]), (r.tobytes() for r in expected["root"]), strict=True)}
     one, two = from_topic(h("B1"), 5), to_topic(h("B1"), 7)
@@ -99,20 +99,20 @@ def test_node_expects_subscribed_queues_on_topics_of_both_sides() -> None:
         "UnexpectedQueue",
         "UnexpectedQueue",
     ]
-    assert len(state_to_tables(ready())["expected"]) == 0
+    assert len(state_to_tables(node_with_leaf())["expected"]) == 0
     asked = rows.with_columns(topic=topics)
     assert verdicts(on_answers(state, asked, OPTIONS)[1]) == ["OK", "UnexpectedQueue", "UnexpectedQueue"]
 
 
 def test_holder_serves_both_topics_by_subscription() -> None:
-    state, out = on_subscriptions(ready(), theirs((8, [TO + 6]), (9, [5, TO + 7])), OPTIONS)
+    state, out = on_subscriptions(node_with_leaf(), peer_announcements((8, [TO + 6]), (9, [5, TO + 7])), OPTIONS)
     assert verdicts(out) == ["OK", "OK"]
     state, out = on_own_queues(state, kept_rows((1, "r1"), (1, "r2")), OPTIONS)
     assert len(got(out)) == 4
     # Peer 7 has not announced anything; r2 goes to 9 on both of its topics.
     assert sorted(sent(out)) == [(1, 8, "r1"), (1, 9, "r1"), (1, 9, "r2"), (1, 9, "r2")]
     # Late subscribers are sent existing queues once.
-    rows = theirs((7, [6]), (7, [TO + 6, TO + 7]))
+    rows = peer_announcements((7, [6]), (7, [TO + 6, TO + 7]))
     state, out = on_subscriptions(state, rows, OPTIONS)
     assert sorted(sent(out)) == [(1, 7, "r1"), (1, 7, "r2")]
     assert sent(on_subscriptions(state, rows, OPTIONS)[1]) == []
@@ -122,19 +122,21 @@ def test_holder_serves_both_topics_by_subscription() -> None:
 
 def test_subscriptions_are_bounded_and_invalid_ones_are_penalized() -> None:
     with pytest.raises(InvalidInput, match="node 1 has 3; allowed: up to 2"):
-        ready(OPTIONS, (1, 5), (1, 6), (1, 7))
-    state = ready(OPTIONS, (1, 5), (1, 6), (1, 5))
+        node_with_leaf(OPTIONS, (1, 5), (1, 6), (1, 7))
+    state = node_with_leaf(OPTIONS, (1, 5), (1, 6), (1, 5))
     assert state.nodes["interests"].tolist() == [[5, 6]]
     assert subscribe(state, labels((1, 7)), OPTIONS)[0].nodes["interests"].tolist() == [[7, NO_INTEREST]]
     strict = GossipOptions(topology="from_to", max_subscriptions=2, least_reputation=-500)
-    state, out = on_subscriptions(ready(strict), theirs((8, [5]), (6, [5]), malformed=True), strict)
+    state, out = on_subscriptions(
+        node_with_leaf(strict), peer_announcements((8, [5]), (6, [5]), malformed=True), strict
+    )
     assert verdicts(out) == ["Malformed", "NotConnected"] and changes(out) == [-500, 0]
     assert gone(out) == [(1, 8, "Malformed")] and state.peers["peer"].tolist() == [7, 9]
-    ended = theirs((8, [5]), (8, [5])).with_columns(malformed=np.array([False, True]))
-    state, out = on_subscriptions(ready(strict), ended, strict)
+    ended = peer_announcements((8, [5]), (8, [5])).with_columns(malformed=np.array([False, True]))
+    state, out = on_subscriptions(node_with_leaf(strict), ended, strict)
     assert gone(out) == [(1, 8, "Malformed")] and (state.peers["interests"] == NO_INTEREST).all()
-    mixed = theirs((8, [5]), (9, [6]), (8, [7])).with_columns(malformed=np.array([True, False, False]))
-    state, out = on_subscriptions(ready(strict), mixed, strict)
+    mixed = peer_announcements((8, [5]), (9, [6]), (8, [7])).with_columns(malformed=np.array([True, False, False]))
+    state, out = on_subscriptions(node_with_leaf(strict), mixed, strict)
     assert verdicts(out) == ["Malformed", "OK", "NotConnected"]
     assert state.peers["interests"][:, 0].tolist() == [NO_INTEREST, 6]
     with pytest.raises(InvalidInput, match="topology = flat"):
@@ -142,7 +144,7 @@ def test_subscriptions_are_bounded_and_invalid_ones_are_penalized() -> None:
 
 
 def test_reconnected_peer_has_no_subscriptions() -> None:
-    state, _ = on_subscriptions(ready(), theirs((8, [5])), OPTIONS)
+    state, _ = on_subscriptions(node_with_leaf(), peer_announcements((8, [5])), OPTIONS)
     state, out = step(state, StepInputs(connect=pairs((1, 8), (1, 3))), 0, OPTIONS)
     assert out.subscriptions["peer"].tolist() == [3, 8]
     assert (state.peers["interests"] == NO_INTEREST).all() and state.peers["interests"].shape == (4, 2)
@@ -168,7 +170,7 @@ def test_queues_reach_only_nodes_that_need_them() -> None:
         seen += sent(out)
         heads, queues, count = out.heads, out.queues, np.ones(len(out.queues), dtype=np.uint64)
         inputs = StepInputs(
-            subscriptions=told(out),
+            subscriptions=announcements(out),
             heads=heads.with_columns(
                 node=heads["peer"], peer=heads["node"], malformed=np.zeros(len(heads), dtype=bool)
             ),
@@ -211,7 +213,7 @@ def test_sketch_covers_the_receivers_subscriptions() -> None:
     state, _ = on_leaves(state, leaf_rows({1: ["A"]}), *leaf("A", QUEUES), options)
     state, _ = on_own_queues(state, kept_rows((1, "r1"), (1, "r2"), (1, "r3")), options)
     state, _ = step(state, StepInputs(heads=packets((1, 8, ["A"]))), 0, options)
-    _, out = on_subscriptions(state, theirs((8, [TO + 6])), options)
+    _, out = on_subscriptions(state, peer_announcements((8, [TO + 6])), options)
     # Queues of blocks B1 and B2 to 6: r1 and r3.
     sketch = Minisketch.deserialize(32, FIRST_CAPACITY + CHECK, out.sketches["sketch"][0].as_py())
     assert len(sketch.decode()) == 2
@@ -220,7 +222,7 @@ def test_sketch_covers_the_receivers_subscriptions() -> None:
 def test_labels_stay_with_their_topics_when_a_leaf_is_added() -> None:
     """Include that of chain 0, whose two labels are the ends of the two ranges."""
     more = [("B3", "r4", 0, 9), ("B3", "r5", 9, 0), ("B0", "r1", 4, 3)]
-    state = ready(OPTIONS, (1, TO), (1, 0))
+    state = node_with_leaf(OPTIONS, (1, TO), (1, 0))
     state, _ = on_leaves(state, leaf_rows({1: ["A", "C"]}), *(leaf("C", more)), OPTIONS)
     rows = state_to_tables(state)["labels"]
     topics = {

@@ -34,7 +34,7 @@ def public(key: SigningKey) -> bytes:
     return key.public_key.data
 
 
-def derived(
+def derive_key(
     derive: Callable[..., np.ndarray], owner: SigningKey, other: SigningKey, serial: int, *more: np.ndarray
 ) -> bytes:
     keys, others = digests([owner.seed]), digests([public(other)])
@@ -42,13 +42,13 @@ def derived(
 
 
 def secret_of(serial: int, payer: SigningKey = PAYER, payee: SigningKey = PAYEE) -> bytes:
-    return derived(derive_secrets, payee, payer, serial)
+    return derive_key(derive_secrets, payee, payer, serial)
 
 
 def ticket_of(serial: int, block: int = 0, payer: SigningKey = PAYER, payee: SigningKey = PAYEE) -> Ticket:
     """Return the ticket that an honest payer issues for an honest payee's delivery."""
     commitment = commit(digests([secret_of(serial, payer, payee)])).tobytes()
-    nonce = derived(derive_nonces, payer, payee, serial, digests([ROOT]), digests([commitment]))
+    nonce = derive_key(derive_nonces, payer, payee, serial, digests([ROOT]), digests([commitment]))
     numbers = {"serial": serial, "price": OPTIONS.price, "odds": OPTIONS.odds, "block": block}
     return Ticket(NETWORK, public(payer), public(payee), ROOT, commitment, nonce, **numbers)
 

@@ -54,7 +54,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "packets.parquet"
 
 
-def plain(recording: Path, limit: int | None) -> dict[str, Any]:
+def route_recording(recording: Path, limit: int | None) -> dict[str, Any]:
     chain, ticks = packets_by_tick(bench.SCENARIO, recording)
     assert chain == "cosmoshub-4"
     return route("cosmoshub", ticks, counterparties(recording.parent / "ibc_channels.json", "cosmoshub"), limit)
@@ -66,7 +66,7 @@ def test_plain_python_equals_a_run(limit: int | None, recording: Path, tmp_path:
     with LakeNetwork.from_scenario(bench.SCENARIO, keys, lake=str(tmp_path / "lake")) as network:
         network.run(ticks=limit)
         summary, heights = network.summary(), network.height
-    found = plain(recording, limit)
+    found = route_recording(recording, limit)
     assert found["sent"] == (PACKETS if limit is None else sum(block < 1000 * limit for block in BLOCKS))
     assert {name: found[name] for name in (*bench.COUNTS, "messages")} == {
         name: summary[name] for name in (*bench.COUNTS, "messages")

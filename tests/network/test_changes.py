@@ -98,7 +98,7 @@ QUICK = {"xdm": "options = { archiving_depth = 3, challenge_period = 5 }\n"}
 """Options with which a message arrives before the next change."""
 
 
-def beginning(name: str) -> str:
+def scenario_head(name: str) -> str:
     return QUICK.get(name, "") + BEGINNING.format(protocol=name)
 
 
@@ -116,7 +116,7 @@ def folder(tmp_path: Path, own_modules: None) -> Path:
     return tmp_path
 
 
-def written(folder: Path, name: str, text: str) -> Path:
+def write_scenario(folder: Path, name: str, text: str) -> Path:
     path = folder / f"{name}.toml"
     path.write_text(text)
     return path
@@ -132,7 +132,7 @@ def run(path: Path, lake: Path, **overrides: str) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", protocol_names())
 def test_changing_network_is_independent_of_execution(folder: Path, name: str) -> None:
-    path = written(folder, "changes", beginning(name) + CHANGES + SENDS)
+    path = write_scenario(folder, "changes", scenario_head(name) + CHANGES + SENDS)
     root, states = run(path, folder / "lake")
     assert states["visitor"]["heard"] == ["hello 0", "hello 60", "HELLO 64", "hello 121", "hello 200"]
     assert states["greeter"] == {"asked": 2, "before": 1} and states["late"] == {"asked": 3}
@@ -145,7 +145,7 @@ def test_changing_network_is_independent_of_execution(folder: Path, name: str) -
 def test_heights_before_a_change_are_independent_of_it(folder: Path, name: str) -> None:
     asked = sends((0, "greeter"))
     changed, plain = (
-        written(folder, title, beginning(name) + changes + asked)
+        write_scenario(folder, title, scenario_head(name) + changes + asked)
         for title, changes in (("changed", CHANGES), ("plain", ""))
     )
     with LakeNetwork.from_scenario(changed) as one, LakeNetwork.from_scenario(plain) as other:
@@ -161,7 +161,7 @@ def test_program_is_removed_where_the_protocol_allows_it(folder: Path) -> None:
     (name,) = (name for name in protocol_names() if find_protocol(name).moves)
     end = '[[changes]]\ntick = 60\nremove = ["greeter"]\n'
     asked = sends((0, "greeter"), (70, "greeter"))
-    path = written(folder, "end", beginning(name) + end + asked)
+    path = write_scenario(folder, "end", scenario_head(name) + end + asked)
     _, states = run(path, folder / "lake")
     assert states["visitor"]["heard"] == ["hello 0", "NOT_FOUND"] and states["greeter"] is None
 
@@ -197,7 +197,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("change", "line"), MISTAKES, ids=[line for _, line in MISTAKES])
 def test_errors_are_one_line_with_the_key(folder: Path, change: str, line: str) -> None:
     name = next(name for name in protocol_names() if not find_protocol(name).moves)
-    path = written(folder, "wrong", beginning(name) + f"[[changes]]\n{change}\n" + sends())
+    path = write_scenario(folder, "wrong", scenario_head(name) + f"[[changes]]\n{change}\n" + sends())
     with pytest.raises(InvalidInput) as caught, LakeNetwork.from_scenario(path):
         pass
     assert line in str(caught.value) and "\n" not in str(caught.value)
@@ -218,10 +218,10 @@ of = 1
 tick = 6
 heal = [0]
 """
-    path = written(folder, "wrong", beginning("icmp") + forks + sends())
+    path = write_scenario(folder, "wrong", scenario_head("icmp") + forks + sends())
     with pytest.raises(InvalidInput, match=r'wrong.toml: changes\[0\]: faults: kind = "fork": tick = 9: of = 1: '):
         LakeNetwork.from_scenario(path)
-    net = cw.Network.in_memory(written(folder, "plain", beginning("icmp")))
+    net = cw.Network.in_memory(write_scenario(folder, "plain", scenario_head("icmp")))
     outer = net.inject("fork", until=20)
     net.inject("fork", tick=9, until=15, of=1)
     net.tick(3)
@@ -238,7 +238,7 @@ CLASSES = [
 @pytest.mark.parametrize(("to", "line"), CLASSES)
 def test_incompatible_upgrade_class_is_rejected_in_one_line(folder: Path, to: str, line: str) -> None:
     change = f'[[changes]]\ntick = 5\nupgrade = [{{ program = "greeter", to = "changing_programs:{to}" }}]\n'
-    path = written(folder, "wrong", beginning(protocol_names()[0]) + change + sends())
+    path = write_scenario(folder, "wrong", scenario_head(protocol_names()[0]) + change + sends())
     with pytest.raises(InvalidInput) as caught, LakeNetwork.from_scenario(path) as net:
         net.run()
     assert line in str(caught.value) and "\n" not in str(caught.value)
@@ -247,7 +247,7 @@ def test_incompatible_upgrade_class_is_rejected_in_one_line(folder: Path, to: st
 def test_value_fixed_at_genesis_is_not_issued_later(folder: Path) -> None:
     name = next(name for name in protocol_names() if find_protocol(name).fixed_issue)
     change = '[[changes]]\ntick = 5\ninstall = [{ name = "x", chain = "c-0", program = "echo", balance = 5 }]\n'
-    path = written(folder, "wrong", beginning(name) + change + sends())
+    path = write_scenario(folder, "wrong", scenario_head(name) + change + sends())
     scenario = load_scenario(path)
     with pytest.raises(InvalidInput, match=r"changes\[0\]\.install\[0\]\.balance: 5: under .* issued at genesis"):
         scenario.stages(scenario.traffic())

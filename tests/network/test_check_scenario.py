@@ -193,7 +193,7 @@ call = { receiver = "new" }  # { receiver = "nobody" } traffic.send[1].call.rece
 """A scenario without mistakes; after ``#`` of a line what stands there instead, and the key that is then wrong."""
 
 
-def planted(chosen: set[int]) -> tuple[str, list[tuple[int, str]]]:
+def plant_errors(chosen: set[int]) -> tuple[str, list[tuple[int, str]]]:
     """Return the scenario with errors in some lines, and the line and key of each."""
     lines, wrong = [], []
     for number, line in enumerate(PLANTED.splitlines(), 1):
@@ -254,7 +254,7 @@ def test_errors_masked_by_others_are_reported_too(place: Path) -> None:
     drawn = Random(33)
     few = [set(drawn.sample(PLACES, drawn.randint(2, len(PLACES)))) for _ in range(sized(25, 400))]
     for chosen in [set[int](), *({number} for number in PLACES), *few, set(PLACES)]:
-        text, wrong = planted(chosen)
+        text, wrong = plant_errors(chosen)
         place.write_text(text)
         found = examine_scenario(place)
         told = {(remark.line, remark.key) for remark in found.wrong}
@@ -415,11 +415,11 @@ frm = 4
     assert not found.more
 
 
-def paths(node: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def key_paths(node: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         yield (*at, key)
         if isinstance(value, dict | list):
-            yield from paths(value, (*at, key))
+            yield from key_paths(value, (*at, key))
 
 
 TRIPLE = '"' * 3
@@ -448,7 +448,7 @@ TEXTS = {"odd": ODD, **{path.name: path.read_text() for path in EXAMPLES}}
 def test_line_of_each_key_is_located(name: str) -> None:
     text = TEXTS[name]
     found = key_lines(text)
-    assert {*found} == {*paths(tomllib.loads(text))}
+    assert {*found} == {*key_paths(tomllib.loads(text))}
     lines = text.splitlines()
     for steps, line in found.items():
         if isinstance(steps[-1], str) and text is not ODD:
@@ -457,9 +457,9 @@ def test_line_of_each_key_is_located(name: str) -> None:
         assert (found["x\ty", 1, "z", 1], found["t", 0, "u", 0, "v", "w"], found["t", 1, "u", "q"]) == (3, 10, 16)
 
 
-def mutated(document: dict[str, Any], draw: Random) -> dict[str, str]:
+def mutate_document(document: dict[str, Any], draw: Random) -> dict[str, str]:
     """Return one to three keys of a scenario with other values."""
-    there = [steps for steps in paths(document) if not isinstance(steps[-1], int)]
+    there = [steps for steps in key_paths(document) if not isinstance(steps[-1], int)]
     overrides = {}
     for steps in draw.sample(there, draw.randint(1, 3)):
         key = ".".join(f'"{step}"' if isinstance(step, str) and "." in step else str(step) for step in steps)
@@ -473,7 +473,7 @@ def test_scenario_is_valid_exactly_if_a_network_can_be_built(name: str, tmp_path
     document, draw = tomllib.loads(path.read_text()), Random(name)
     outcomes = set()
     for _ in range(12):
-        overrides = mutated(document, draw)
+        overrides = mutate_document(document, draw)
         try:
             deploy_scenario(load_scenario(path, overrides), str(tmp_path / "lake"), None, 1)
             can_run = True

@@ -85,7 +85,7 @@ def history(rows: list[dict[str, Any]], **wanted: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def outcome(rows: list[dict[str, Any]]) -> Counter[str]:
+def count_outcomes(rows: list[dict[str, Any]]) -> Counter[str]:
     """Return the numbers of calls answered with data, rejected, and unanswered."""
     calls = {row["message_id"] for row in rows if row["kind"] == "request" and row["event"] == "sent"}
     kinds = {"response": "answered", "reject": "rejected"}
@@ -139,7 +139,7 @@ def test_every_third_policy_rejected_request_is_returned(tmp_path: Path, spark: 
     assert rejected == [(3, "B", 1, "Unknown"), (6, "B", 1, "Unknown"), (9, "B", 1, "Unknown")]
     summary = net.summary()
     assert (summary["answered"], summary["rejected"], summary["received"]) == (6, 3, 6)
-    assert outcome(rows) == {"answered": 6, "rejected": 3}
+    assert count_outcomes(rows) == {"answered": 6, "rejected": 3}
     assert balance(net, 0) == 1000
 
 
@@ -150,7 +150,7 @@ def test_full_stream_delays_messages_and_loses_none(tmp_path: Path, spark: Spark
     assert len({row["height"] for row in requests if row["event"] == "sent"}) == 1
     committed = Counter(row["height"] for row in requests if row["event"] == "committed")
     assert sum(committed.values()) == 7 and max(committed.values()) == 2
-    assert outcome(rows) == {"answered": 7}
+    assert count_outcomes(rows) == {"answered": 7}
 
 
 def test_request_delayed_too_long_times_out(tmp_path: Path, spark: SparkSession) -> None:
@@ -162,7 +162,7 @@ def test_request_delayed_too_long_times_out(tmp_path: Path, spark: SparkSession)
     net = run(tmp_path, BASE + call("echo", count=3, amount=1) + dropped, **options)
     rows = ledger(net)
     assert len(history(rows, event="timed_out")) == 2
-    assert outcome(rows) == {"answered": 1, "rejected": 2}
+    assert count_outcomes(rows) == {"answered": 1, "rejected": 2}
     assert balance(net, 0) == 1000
 
 
@@ -207,7 +207,7 @@ def test_halted_chain_resumes_from_its_state(tmp_path: Path, spark: SparkSession
     halt = '\n[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\nuntil = 9\n'
     rows = ledger(run(tmp_path, BASE + call("echo", count=5) + halt))
     assert [row["tick"] for row in rows if row["event"] == "executed" and row["receiver"] == "echo"] == [10] * 5
-    assert outcome(rows) == {"answered": 5}
+    assert count_outcomes(rows) == {"answered": 5}
 
 
 def test_move_in_an_idle_period_is_applied(tmp_path: Path, spark: SparkSession) -> None:
@@ -215,7 +215,7 @@ def test_move_in_an_idle_period_is_applied(tmp_path: Path, spark: SparkSession) 
     rows = ledger(run(tmp_path, BASE + call("echo") + call("echo", tick=40) + moved))
     executed = [(row["tick"], row["chain"]) for row in rows if row["event"] == "executed" and row["receiver"] == "echo"]
     assert executed == [(1, "B"), (41, "C")]
-    assert outcome(rows) == {"answered": 2}
+    assert count_outcomes(rows) == {"answered": 2}
 
 
 def test_pending_messages_of_a_removed_canister_are_accounted_for(tmp_path: Path, spark: SparkSession) -> None:
@@ -226,7 +226,7 @@ def test_pending_messages_of_a_removed_canister_are_accounted_for(tmp_path: Path
     net = run(tmp_path, BASE + other + calls + removed, **one_a_round)
     rows = ledger(net)
     assert history(rows, event="rejected", detail="canister_removed")
-    assert set(outcome(rows)) == {"answered", "rejected"}, "everybody has an answer"
+    assert set(count_outcomes(rows)) == {"answered", "rejected"}, "everybody has an answer"
 
 
 def test_chain_violating_an_invariant_stops_alone(
@@ -242,7 +242,7 @@ def test_chain_violating_an_invariant_stops_alone(
     (stop,) = (row for row in rows if row["event"] == "observed")
     named = (stop["kind"], stop["chain"], stop["height"], stop["detail"], stop["sender"], stop["receiver"])
     assert named == ("control", "A", 1, "stopped IndexOverflow", None, None)
-    assert outcome(rows) == {"answered": 1}, "the others go on"
+    assert count_outcomes(rows) == {"answered": 1}, "the others go on"
 
 
 def test_network_that_can_never_progress_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,4 +272,4 @@ class LongName(Program):
 def test_long_method_name_does_not_end_the_network(tmp_path: Path, spark: SparkSession) -> None:
     long = '[[programs]]\nname = "long"\nchain = "A"\nprogram = "tests.network.test_faults:LongName"\n\n[traffic]'
     start = '\n[[traffic.send]]\ntick = 0\nto = "long"\nmethod = "go"\ntext = ""\n'
-    assert outcome(ledger(run(tmp_path, BASE.replace("[traffic]", long) + start))) == {"answered": 1}
+    assert count_outcomes(ledger(run(tmp_path, BASE.replace("[traffic]", long) + start))) == {"answered": 1}

@@ -84,7 +84,7 @@ def own_module(tmp_path: Path) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def ran(folder: Path, protocol: str, payload: str, to: str = "caller") -> HandlerFailures:
+def run_failing(folder: Path, protocol: str, payload: str, to: str = "caller") -> HandlerFailures:
     scenario = folder / "failing.toml"
     scenario.write_text(SCENARIO.format(protocol=protocol, payload=payload, to=to))
     with LakeNetwork.from_scenario(str(scenario), {}, lake=str(folder / "lake")) as network:
@@ -95,7 +95,7 @@ def ran(folder: Path, protocol: str, payload: str, to: str = "caller") -> Handle
 @pytest.mark.parametrize("protocol", ["ic", "ibc"])
 def test_failures_of_requests_responses_and_ingress_are_reported(own_module: Path, protocol: str) -> None:
     file = str(own_module / "failing_module.py")
-    found = ran(own_module, protocol, "1")
+    found = run_failing(own_module, protocol, "1")
     asked, answered = found.first[:2]
     assert asked == HandlerFailure(asked.tick, "right", "called", "request", "on_request", "KeyError: 'asked'", file, 9)
     assert answered.program == "caller" and answered.kind == "response" and answered.line == 16
@@ -107,17 +107,17 @@ def test_failures_of_requests_responses_and_ingress_are_reported(own_module: Pat
 
 
 def test_malformed_payload_fails_in_the_library_and_names_the_programs_line(own_module: Path) -> None:
-    found = ran(own_module, "ic", "x")
+    found = run_failing(own_module, "ic", "x")
     assert (found.count, found.first[0].handler, found.first[0].line) == (1, "on_ingress", 6)
     assert found.first[0].error.startswith("ValueError: invalid literal for int()")
 
 
 def test_vectorised_handler_returning_no_effects_is_a_failure(own_module: Path) -> None:
-    found = ran(own_module, "ic", "x", to="shapeless")
+    found = run_failing(own_module, "ic", "x", to="shapeless")
     assert (found.count, found.first[0].handler, found.first[0].line) == (1, "handle", 23)
     assert found.first[0].error == "InvalidEffects: handle returned Frame, allowed: Effects"
 
 
 def test_deliberate_reject_is_no_handler_failure(own_module: Path) -> None:
-    assert ran(own_module, "ic", "2").first[0].program == "caller"
+    assert run_failing(own_module, "ic", "2").first[0].program == "caller"
     assert failure_lines(HandlerFailures()) == []

@@ -99,7 +99,7 @@ def first_tick(fault: Section) -> int:
     return tick
 
 
-def ended(document: Section) -> Section:
+def with_ending_faults(document: Section) -> Section:
     """Return the scenario with all faults from the start, with healed faults ending in time.
 
     The ticks of changes stay: each installs an unused name in both.
@@ -163,7 +163,7 @@ def test_healed_fork_of_the_relay_chain(when: str, tmp_path: Path) -> None:
     document = network("icmp", *HEALED_FORKS[when])
     root, counts = run(document, tmp_path / "whole")
     assert counts["sent"] == counts["answered"] == 20 and counts["duplicates"] == 0
-    assert run(ended(document), tmp_path / "ended")[0] == root
+    assert run(with_ending_faults(document), tmp_path / "ended")[0] == root
     assert run(document, tmp_path / "parts", cuts=(5, 7, 10))[0] == root
 
 
@@ -173,14 +173,14 @@ QUICK = {"archiving_depth": 5, "challenge_period": 2}
 def test_operators_prove_no_abandoned_heights_after_a_healed_reorganisation(tmp_path: Path) -> None:
     faults = [{"kind": "reorg", "tick": tick, "depth": 4} for tick in (10, 17)]
     document = network("xdm", faults, [change(18, heal=True)], QUICK, (0, 5, 8, 12, 15, 22, 24), ["left"])
-    assert run(document, tmp_path / "healed") == run(ended(document), tmp_path / "ended")
+    assert run(document, tmp_path / "healed") == run(with_ending_faults(document), tmp_path / "ended")
 
 
 def test_call_missed_by_a_halted_chain_stays_missed_after_a_reorganisation(tmp_path: Path) -> None:
     call = {"tick": 12, "chain": "left", "foreign": "right", "max_outgoing": 3}
     faults = [halt("left", 11, 13), {"kind": "reorg", "tick": 15, "depth": 4}]
     document = network("xdm", faults, [change(14, heal=[0])], {**QUICK, "channel_calls": [call]})
-    assert run(document, tmp_path / "healed") == run(ended(document), tmp_path / "ended")
+    assert run(document, tmp_path / "healed") == run(with_ending_faults(document), tmp_path / "ended")
 
 
 def test_disconnection_healed_in_time_can_be_injected_again(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def some_drop(random: Random) -> Section:
 FAULTS: tuple[Callable[[Random], Section], ...] = (some_fork, some_fork, some_halt, some_drop)
 
 
-def generated(seed: int) -> Section:
+def generate_network(seed: int) -> Section:
     """Return a network of parachains whose faults are injected and healed in any order."""
     random = Random(seed)
 
@@ -237,12 +237,12 @@ def generated(seed: int) -> Section:
     return network("icmp", faults, changes)
 
 
-def valid(seed: int) -> Section:
+def first_valid_network(seed: int) -> Section:
     """Return the first generated network from a seed on which all forks can begin."""
     while True:
-        document = generated(seed)
+        document = generate_network(seed)
         try:
-            for one in (document, ended(document)):
+            for one in (document, with_ending_faults(document)):
                 with LakeNetwork(scenario_from(one, "scenario.toml")):
                     return document
         except InvalidInput:
@@ -251,9 +251,9 @@ def valid(seed: int) -> Section:
 
 @pytest.mark.parametrize("seed", range(LAKES))
 def test_any_order_of_forks_halts_and_changes(seed: int, tmp_path: Path) -> None:
-    document = valid(seed)
+    document = first_valid_network(seed)
     root, counts = run(document, tmp_path / "whole")
     assert counts["duplicates"] == counts["out_of_order"] == counts["dropped"] == 0
-    assert run(ended(document), tmp_path / "ended")[0] == root
+    assert run(with_ending_faults(document), tmp_path / "ended")[0] == root
     cuts = sorted(Random(seed).sample(range(1, 50), 3))
     assert run(document, tmp_path / "parts", cuts)[0] == root

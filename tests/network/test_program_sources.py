@@ -59,7 +59,7 @@ def lake(tmp_path: Path, own_modules: None) -> Path:
     return tmp_path / "lake"
 
 
-def ended(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def run_command(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Return the exit code and output of a command."""
     with pytest.raises(SystemExit) as end:
         main([*arguments])
@@ -79,7 +79,7 @@ def test_no_command_imports_modules_named_by_a_lake(
     lake: Path, command: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(lake.parent)
-    code, told = ended(capfd, command[0], str(lake), *command[1:])
+    code, told = run_command(capfd, command[0], str(lake), *command[1:])
     assert not (lake.parent / "imported").exists() and "strange" not in sys.modules
     assert "the module strange is not imported only because a lake names it" in told
     assert "--programs DIR|MODULE" in told
@@ -109,10 +109,10 @@ def test_no_reader_imports_modules_named_by_a_lake(lake: Path) -> None:
 
 
 def test_damaged_file_is_distinguished_from_a_missing_module(lake: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, told = ended(capfd, "check", str(lake))
+    code, told = run_command(capfd, "check", str(lake))
     assert code == 2 and "Every file is what was written" in told
     max((lake / "heights").rglob("*.*"), key=lambda file: file.stat().st_size).write_bytes(b"something else")
-    code, told = ended(capfd, "check", str(lake))
+    code, told = run_command(capfd, "check", str(lake))
     assert code == 1 and "damaged" in told and "strange" not in told
 
 

@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lakes")
 
 
-def in_ranges(lake: Lake, first: int, last: int, many: int) -> ExecutedRange:
+def execute_ranges(lake: Lake, first: int, last: int, many: int) -> ExecutedRange:
     """Execute heights in at most the given number of ranges, in this process."""
     deployment = recorded_deployment(lake, lake.about())
     again = Reexecutor(deployment, lake)
@@ -57,12 +57,12 @@ def in_ranges(lake: Lake, first: int, last: int, many: int) -> ExecutedRange:
     return recheck._settled(lake, cut, run, at_once=deployment.kernel.past_heights > 0)
 
 
-def whole(lake: Path | str, first: int = 0) -> tuple[DifferingHeight, ...]:
+def recheck_lake(lake: Path | str, first: int = 0) -> tuple[DifferingHeight, ...]:
     """Return the re-execution result of a lake, equal in one range and in many."""
     assert verify_lake(Lake.at(str(lake))).damaged == (), "the seals fit"
     opened = open_lake(str(lake))
     one = LakeRecheck(opened).ranges(first, opened.last_height(), processes=1)
-    assert in_ranges(opened.lake, first, opened.last_height(), 100) == one
+    assert execute_ranges(opened.lake, first, opened.last_height(), 100) == one
     return one.different
 
 
@@ -74,9 +74,9 @@ def test_honest_lake_reexecutes_equally_in_any_ranges(protocol: str, folder: Pat
     expected = ExecutedRange(0, last)
     assert LakeRecheck(opened).ranges(0, last, progress=lambda done, of: told.append((done, of))) == expected
     assert told[-1] == (last + 1, last + 1)
-    assert in_ranges(opened.lake, 0, last, 100) == expected
+    assert execute_ranges(opened.lake, 0, last, 100) == expected
     for first, end in ((3, 8), (last - 1, last)):
-        assert in_ranges(opened.lake, first, end, 3) == ExecutedRange(first, end)
+        assert execute_ranges(opened.lake, first, end, 3) == ExecutedRange(first, end)
 
 
 @pytest.mark.slow
@@ -96,28 +96,28 @@ def state_file(lake: Lake, table: str, height: int) -> tuple[str, pa.Table]:
     return path, lake.sealed_table(path, manifest.files[path])
 
 
-def logged(lake: Path, table: str, height: int, chain: int, owner: str = "chain") -> tuple[str, pa.Table]:
+def read_log(lake: Path, table: str, height: int, chain: int, owner: str = "chain") -> tuple[str, pa.Table]:
     opened = Lake.at(str(lake))
     path = log_file(lake, table, height, chain, owner)
     return path, opened.sealed_table(path, opened.log_files(table)[path])
 
 
-def copied(folder: Path, tmp_path: Path, protocol: str) -> Path:
+def copy_lake(folder: Path, tmp_path: Path, protocol: str) -> Path:
     forked_lake(folder, protocol)
     return Path(shutil.copytree(folder / protocol, tmp_path / "lake"))
 
 
 def test_altered_states_are_detected(folder: Path, tmp_path: Path) -> None:
     """Include a table that no root covers."""
-    lake = copied(folder, tmp_path, "ibc")
+    lake = copy_lake(folder, tmp_path, "ibc")
     files = {}
     for table, column, height in (("accounts", "balance_low", 5), ("relayers", "fees", 10)):
         path, rows = state_file(Lake.at(str(lake)), table, height)
         files[path] = alter_first(rows, column, lambda row: True, lambda value: value + 1)
     replace(lake, files)
-    found = [(each.height, each.what, each.reason, len(each.chains)) for each in whole(lake)]
+    found = [(each.height, each.what, each.reason, len(each.chains)) for each in recheck_lake(lake)]
     assert found == [(5, "accounts", DifferenceReason.STATE, 1), (10, "relayers", DifferenceReason.STATE, 1)]
-    assert [each.height for each in whole(lake, 6)] == [10], "it begins with the state before that"
+    assert [each.height for each in recheck_lake(lake, 6)] == [10], "it begins with the state before that"
 
 
 NO_CHAIN = 2**31 - 1
@@ -135,7 +135,7 @@ STATES_WITHOUT_ROOTS = [
 def test_state_without_roots_is_corruption(
     protocol: str, table: str, column: str, value: int, folder: Path, tmp_path: Path
 ) -> None:
-    lake = copied(folder, tmp_path, protocol)
+    lake = copy_lake(folder, tmp_path, protocol)
     opened = Lake.at(str(lake))
     commit = next(each for each in map(opened.numbered, range(2, 9)) if table in each.state)
     path, rows = state_file(opened, table, commit.last)
@@ -150,18 +150,18 @@ def test_state_without_roots_is_corruption(
 
 
 def test_rows_of_unknown_chains_are_detected(folder: Path, tmp_path: Path) -> None:
-    lake = copied(folder, tmp_path, "xdm")
+    lake = copy_lake(folder, tmp_path, "xdm")
     (rows,) = Lake.at(str(lake)).commit_rows("events", Lake.at(str(lake)).numbered(1))
     one = rows.to_pylist()[-1]
     names = open_lake(str(lake)).names[one["chain"]], f"chain {NO_CHAIN}"
-    path = logged(lake, "events", one["height"], one["chain"])[0]
+    path = read_log(lake, "events", one["height"], one["chain"])[0]
     replace(lake, {path: alter_first(rows, "chain", partial(eq, one), lambda chain: NO_CHAIN)})
-    assert whole(lake)[0] == DifferingHeight(one["height"], names, "events", DifferenceReason.ROWS, "chain")
+    assert recheck_lake(lake)[0] == DifferingHeight(one["height"], names, "events", DifferenceReason.ROWS, "chain")
 
 
 def test_headers_of_unknown_chains_are_detected(folder: Path, tmp_path: Path) -> None:
-    lake = copied(folder, tmp_path, "icmp")
-    path, rows = logged(lake, "headers", 10, 0)
+    lake = copy_lake(folder, tmp_path, "icmp")
+    path, rows = read_log(lake, "headers", 10, 0)
     replace(
         lake,
         {
@@ -170,51 +170,51 @@ def test_headers_of_unknown_chains_are_detected(folder: Path, tmp_path: Path) ->
             )
         },
     )
-    found = whole(lake)[0]
+    found = recheck_lake(lake)[0]
     assert (found.height, found.what, found.chains[-1]) == (10, "root", f"chain {NO_CHAIN}")
 
 
 def test_altered_rows_are_detected(folder: Path, tmp_path: Path) -> None:
-    lake, expected = copied(folder, tmp_path, "xdm"), []
+    lake, expected = copy_lake(folder, tmp_path, "xdm"), []
     names = open_lake(str(lake)).names
     more: dict[str, Any] = {"payload": b"!", "code": 1}
     for table, column, owner, commit in (("outbound", "payload", "source", 1), ("events", "code", "chain", 2)):
         manifest = Lake.at(str(lake)).numbered(commit)
         (rows,) = Lake.at(str(lake)).commit_rows(table, manifest)
         one = rows.to_pylist()[rows.num_rows // 2]
-        path = logged(lake, table, one["height"], one[owner], owner)[0]
+        path = read_log(lake, table, one["height"], one[owner], owner)[0]
         replace(lake, {path: alter_first(rows, column, partial(eq, one), partial(add, more[column]))})
         expected.append(DifferingHeight(one["height"], (names[one[owner]],), table, DifferenceReason.ROWS, column))
-    assert whole(lake) == tuple(expected)
+    assert recheck_lake(lake) == tuple(expected)
 
 
 def test_altered_root_in_a_header_is_detected(folder: Path, tmp_path: Path) -> None:
-    lake = copied(folder, tmp_path, "icmp")
-    path, rows = logged(lake, "headers", 10, 0)
+    lake = copy_lake(folder, tmp_path, "icmp")
+    path, rows = read_log(lake, "headers", 10, 0)
 
     def flipped(root: bytes) -> bytes:
         return root[:-1] + bytes([root[-1] ^ 1])
 
     replace(lake, {path: alter_first(rows, "root", lambda row: (row["height"], row["chain"]) == (10, 0), flipped)})
-    assert whole(lake) == (DifferingHeight(10, ("relay",)),)
+    assert recheck_lake(lake) == (DifferingHeight(10, ("relay",)),)
     assert LakeRecheck(open_lake(str(lake))).execute(0, 9) is None
 
 
 @pytest.mark.parametrize("protocol", SCENARIOS)
 def test_altered_headers_are_detected(protocol: str, folder: Path, tmp_path: Path) -> None:
     """Alter every column but the root, in a commit each, including that of height 0."""
-    lake, expected = copied(folder, tmp_path, protocol), []
+    lake, expected = copy_lake(folder, tmp_path, protocol), []
     opened = open_lake(str(lake))
     columns: dict[str, Any] = {"tick": 1, "number": 1, "hash": b"!", "parent": b"!", "certification": b"!", "height": 1}
     for column, number in zip(columns, range(opened.manifest().number + 1), strict=False):
         parts = opened.lake.commit_rows("headers", opened.lake.numbered(number))
         one = parts[0].to_pylist()[0]
-        path = logged(lake, "headers", one["height"], one["chain"])[0]
+        path = read_log(lake, "headers", one["height"], one["chain"])[0]
         replace(lake, {path: alter_first(parts[0], column, partial(eq, one), partial(add, columns[column]))})
         expected.append(
             DifferingHeight(one["height"], (opened.names[one["chain"]],), "headers", DifferenceReason.ROWS, column)
         )
-    found = whole(lake)
+    found = recheck_lake(lake)
     assert [each for each in found if each.column not in ("", "height")] == expected[:5]
     assert {each.height for each in expected} <= {each.height for each in found}, "another height may be a missing row"
 
@@ -225,14 +225,14 @@ def test_altered_ingress_is_detected(tmp_path: Path) -> None:
     path = manifest.outside["ingress"]
     rows = opened.lake.storage.read_table(path)
     replace(tmp_path / "served", {path: alter_first(rows, "receiver", lambda row: True, lambda program: program + 1)})
-    found = whole(tmp_path / "served")
+    found = recheck_lake(tmp_path / "served")
     assert found[0].height == 4 and found[0].reason == DifferenceReason.ROOT
 
 
 @pytest.mark.slow
 def test_invalid_state_ends_a_process_but_not_the_command(folder: Path, tmp_path: Path) -> None:
     """A range cannot start with the invalid state and starts with the one before."""
-    lake = copied(folder, tmp_path, "ic")
+    lake = copy_lake(folder, tmp_path, "ic")
     path, rows = state_file(Lake.at(str(lake)), "lanes", 8)
     replace(lake, {path: alter_first(rows, "next_index", lambda row: True, lambda value: value + 1)})
     opened = open_lake(str(lake))
@@ -292,7 +292,7 @@ def test_audit_reports_reexecution_differences() -> None:
     assert ExecutedRange(0, 20, other="table x is another").merge_into(before).checks["headers"].unknown == 1
 
 
-def changed(lake: Path, change: Any) -> OpenedLake:
+def change_lake(lake: Path, change: Any) -> OpenedLake:
     about = decoded((lake / "lake.json").read_bytes())
     about.pop("digest")
     change(about)
@@ -301,9 +301,9 @@ def changed(lake: Path, change: Any) -> OpenedLake:
 
 
 def test_reason_against_reexecution_is_reported_in_one_line(folder: Path, tmp_path: Path) -> None:
-    lake = copied(folder, tmp_path, "ibc")
-    changed(lake, lambda about: about["tables"]["state"][0]["columns"].append(["more", "uint8"]))
+    lake = copy_lake(folder, tmp_path, "ibc")
+    change_lake(lake, lambda about: about["tables"]["state"][0]["columns"].append(["more", "uint8"]))
     found = reexecute_lake(str(lake))
     assert found.other == "table queues has other columns than when the lake was made" and found.different == ()
-    changed(lake, lambda about: about["scenario"]["options"].update(validator_keys={}))
+    change_lake(lake, lambda about: about["scenario"]["options"].update(validator_keys={}))
     assert reexecute_lake(str(lake)).other.startswith("--validator-key: missing;")  # type: ignore[union-attr]

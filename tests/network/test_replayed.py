@@ -53,7 +53,7 @@ GENERATED = {
 }
 
 
-def made(folder: Path, every: int, path: Path, overrides: dict[str, str] | None = None) -> OpenedLake:
+def make_lake(folder: Path, every: int, path: Path, overrides: dict[str, str] | None = None) -> OpenedLake:
     overrides = {"network.commit_every": str(every), "network.partitions": "1", **(overrides or {})}
     with LakeNetwork.from_scenario(path, overrides, lake=str(folder / f"lake-{every}")) as network:
         network.run()
@@ -65,7 +65,7 @@ def zones(tmp_path_factory: pytest.TempPathFactory) -> tuple[OpenedLake, OpenedL
     """Return one ibc network twice: with commits of one height, and of several."""
     folder = tmp_path_factory.mktemp("zones")
     (folder / "scenario.toml").write_text(scenario())
-    each, grouped = (made(folder, every, folder / "scenario.toml") for every in (1, GROUP))
+    each, grouped = (make_lake(folder, every, folder / "scenario.toml") for every in (1, GROUP))
     assert grouped.manifest(3).last == GROUP and grouped.last_height() == each.last_height() > 2 * GROUP
     return each, grouped
 
@@ -75,10 +75,10 @@ def subnets(tmp_path_factory: pytest.TempPathFactory) -> tuple[OpenedLake, Opene
     """Return the same for an ic network."""
     folder = tmp_path_factory.mktemp("subnets")
     path = EXAMPLES / "generated.toml"
-    return made(folder, 1, path, GENERATED), made(folder, GROUP, path, GENERATED)
+    return make_lake(folder, 1, path, GENERATED), make_lake(folder, GROUP, path, GENERATED)
 
 
-def everything(opened: OpenedLake, height: int, host_of: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+def read_height(opened: OpenedLake, height: int, host_of: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """Return the rows of every state table at a height by table and chain, and its log rows."""
 
     def anywhere(batch: pa.RecordBatch) -> Any:
@@ -106,8 +106,8 @@ def test_every_table_at_every_height_is_equal(network: str, request: pytest.Fixt
     assert grouped.lake.heights() == heights and grouped.lake.last_manifest().number < len(heights) // 2
     seen = set()
     for height in [*heights[1::2], *reversed(heights[::2])]:  # in an order without dependencies
-        expected = everything(each, height, host_of)
-        assert everything(grouped, height, host_of) == expected, height
+        expected = read_height(each, height, host_of)
+        assert read_height(grouped, height, host_of) == expected, height
         seen |= {table for table, rows in expected.items() if rows}
     assert {"outbound", "events", "headers", "accounts"} < seen
 
@@ -150,7 +150,7 @@ def test_height_search_reexecutes_few_heights(
     assert executed and len(executed) <= 2 * height
     assert max(map(executed.count, executed)) <= 2
     executed.clear()
-    everything(opened, height)
+    read_height(opened, height)
     assert executed == []
 
 
@@ -178,7 +178,7 @@ def test_heights_larger_than_the_cache_are_reexecuted(
     monkeypatch.setattr(rounds, "CACHED_HEIGHTS", 1)  # so that no height's rows stay in memory, as with large messages
     opened = open_lake(grouped.lake.storage.uri)
     height = 2 * GROUP - 1
-    assert everything(opened, height) == everything(each, height)
+    assert read_height(opened, height) == read_height(each, height)
     assert LakeRecheck(opened).execute(0, opened.last_height()) is None
 
 
@@ -187,7 +187,7 @@ def test_one_height_of_a_commit_is_read_alone(
 ) -> None:
     monkeypatch.setattr(bucket, "ROW_GROUP", 3)
     (tmp_path / "scenario.toml").write_text(scenario())
-    opened = made(tmp_path, GROUP, tmp_path / "scenario.toml")
+    opened = make_lake(tmp_path, GROUP, tmp_path / "scenario.toml")
     expected = zones[0].header("B", 3)
     read: list[int] = []
     real = pq.ParquetFile.iter_batches
@@ -248,14 +248,14 @@ def test_returning_client_gets_the_reexecuted_state(
         with pytest.raises(ReplayBusy, match=f"the state at {GROUP + 4} is in no file"):
             opened.replayed.frames(GROUP + 4)
     clock.now += 8
-    assert everything(opened, GROUP + 4) == everything(each, GROUP + 4)
+    assert read_height(opened, GROUP + 4) == read_height(each, GROUP + 4)
     assert clock.executed == [GROUP + 1, GROUP + 2, GROUP + 3, GROUP + 4], "each once"
     with opened.replayed._lock:  # another thread executes others
         assert opened.replayed.frames(GROUP + 4)
         clock.now += 100
         with pytest.raises(ReplayBusy):
             opened.replayed.frames(3)
-    assert everything(opened, GROUP) == everything(each, GROUP)  # stored in a file
+    assert read_height(opened, GROUP) == read_height(each, GROUP)  # stored in a file
 
 
 # ---- changes since then --------------------------------------------------------------------------
@@ -304,17 +304,17 @@ def forget(folder: Path) -> None:
 
 def test_changed_program_is_detected(counting: Path) -> None:
     lake, beside = str(counting.parent / "lake"), ModuleSources.of(counting / "scenario.toml")
-    assert cbor2.loads(everything(open_lake(lake, beside), 3)["program_counting:Counter"][0]["state"])[0] == {
+    assert cbor2.loads(read_height(open_lake(lake, beside), 3)["program_counting:Counter"][0]["state"])[0] == {
         "count": 3
     }
     forget(counting)
     (counting / "counting.py").write_text(PROGRAM % 2 + "# another length, so that Python compiles it again\n")
     opened = open_lake(lake, beside)
-    everything(opened, GROUP)  # stored in a file
+    read_height(opened, GROUP)  # stored in a file
     with pytest.raises(
         ReplayDiffers, match=r"height 1, executed again, gives a another root .* program .* may have"
     ) as e:
-        everything(opened, 3)
+        read_height(opened, 3)
     assert (e.value.height, e.value.chains) == (1, ("a",)) and pickle.loads(pickle.dumps(e.value)).height == 1
     assert LakeRecheck(open_lake(lake), beside).execute(4, 6) == DifferingHeight(1, ("a",))
 
@@ -343,7 +343,7 @@ def test_program_with_other_columns_is_rejected(counting: Path) -> None:
     )
     opened = open_lake(str(counting.parent / "lake"), ModuleSources.of(counting))
     with pytest.raises(LakeError, match="table program_counting:Counter has other columns than when the lake was made"):
-        everything(opened, 3)
+        read_height(opened, 3)
 
 
 def test_files_are_verified_where_roots_cannot_be(counting: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -375,9 +375,9 @@ def test_files_are_verified_where_roots_cannot_be(counting: Path, capfd: pytest.
 
 def test_missing_program_is_named(counting: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lake = str(counting.parent / "lake")
-    everything(open_lake(lake), GROUP)
+    read_height(open_lake(lake), GROUP)
     with pytest.raises(InvalidInput, match=r'"counting:Counter": the module .* is not imported .*--scenario FILE'):
-        everything(open_lake(lake), 3)
+        read_height(open_lake(lake), 3)
     with pytest.raises(SystemExit) as ended:
         main(["state", lake, "--height", "3"])
     assert ended.value.code == 2
@@ -391,21 +391,21 @@ def test_missing_program_is_named(counting: Path, capfd: pytest.CaptureFixture[s
 
 def test_freed_heights_are_reported(zones: tuple[OpenedLake, OpenedLake], tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(scenario())
-    opened = made(tmp_path, GROUP, tmp_path / "scenario.toml")
+    opened = make_lake(tmp_path, GROUP, tmp_path / "scenario.toml")
     vacuum_lake(opened.lake, keep_every=4, keep_last=2)
     for height in (3, GROUP):
         with pytest.raises(Freed, match=f"the state of {height} was freed by a vacuum"):
-            everything(opened, height)
+            read_height(opened, height)
         with pytest.raises(Freed):
             opened.replayed.frames(height)
-    assert everything(opened, 4) == everything(zones[0], 4)
-    assert everything(opened, 8) == everything(zones[0], 8), "what executing again begins with is there"
+    assert read_height(opened, 4) == read_height(zones[0], 4)
+    assert read_height(opened, 8) == read_height(zones[0], 8), "what executing again begins with is there"
 
 
 def test_corruption_within_a_commit_is_reported_missing(tmp_path: Path) -> None:
     """Retained heights of a commit need its initial state."""
     (tmp_path / "scenario.toml").write_text(scenario())
-    lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
+    lake = make_lake(tmp_path, GROUP, tmp_path / "scenario.toml").lake
     vacuum_lake(lake, keep_every=4, keep_last=2)
     path = min(states(lake, lake.manifest(8).number - 1))
     assert verify_lake(lake).damaged == ()
@@ -416,7 +416,7 @@ def test_corruption_within_a_commit_is_reported_missing(tmp_path: Path) -> None:
 def test_successive_vacuums_free_as_much_as_one(tmp_path: Path) -> None:
     """Include vacuums that end within a commit, at any height."""
     (tmp_path / "scenario.toml").write_text(scenario())
-    lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
+    lake = make_lake(tmp_path, GROUP, tmp_path / "scenario.toml").lake
     last = lake.last_height()
     for kept in range(last, 1, -1):
         vacuum_lake(lake, keep_every=0, keep_last=kept)

@@ -154,7 +154,7 @@ BREAKS: dict[str, tuple[cw.FaultKind, dict[str, Any]]] = {
 """By protocol: a fault that it alone has, or that needs what was before."""
 
 
-def played(net: cw.Network) -> list[cw.Network]:
+def play_actions(net: cw.Network) -> list[cw.Network]:
     """Perform every action of a test; return copies from intermediate states."""
     name, copies = net.protocol, []
     net.call("shop", "buy", "one", amount=10, sender="alice").result()
@@ -188,7 +188,7 @@ def played(net: cw.Network) -> list[cw.Network]:
 @pytest.mark.parametrize("name", protocol_names())
 def test_equal_calls_give_equal_roots_and_reexecute(name: cw.ProtocolName, tmp_path: Path) -> None:
     net = network(name)
-    (fork,) = played(net)
+    (fork,) = play_actions(net)
     assert fork.root() != net.root()
     recheck(net, tmp_path)
 

@@ -156,7 +156,7 @@ def test_table_in_several_files_equals_one_file(
             assert [part["index"] for part in some] == [part["index"] for part in rows[1]]
             most = max(most, *(len(parts.files) for parts in manifests[1].state.get(table, {}).values()), 0)
     assert most > 4
-    named = next(height for height in parted.lake.heights()[::-1] if _gone(parted, "outbox", height))
+    named = next(height for height in parted.lake.heights()[::-1] if _is_removed(parted, "outbox", height))
     expected = whole.state("outbox", named).collect()
     assert Counter(parted.state("outbox", named).collect()) == Counter(expected) and expected
     register_format(spark)
@@ -174,7 +174,7 @@ def test_table_in_several_files_equals_one_file(
     assert parted.summary()["pending"] == 0
 
 
-def _gone(net: LakeNetwork, table: str, height: int) -> bool:
+def _is_removed(net: LakeNetwork, table: str, height: int) -> bool:
     return any(parts.gone for parts in net.lake.manifest(height).state.get(table, {}).values())
 
 

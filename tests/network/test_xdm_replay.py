@@ -65,7 +65,7 @@ def network(folder: Path, name: str, forks: str, every: object, *, resume: bool 
 
 
 @contextmanager
-def executed() -> Iterator[list[int]]:
+def record_executed() -> Iterator[list[int]]:
     """Record the height of every executed round, first or repeated."""
     heights: list[int] = []
     real = rounds.execute_round
@@ -79,7 +79,7 @@ def executed() -> Iterator[list[int]]:
         yield heights
 
 
-def told(lake: Lake) -> list[Any]:
+def read_heights(lake: Lake) -> list[Any]:
     """Return a lake's data at each height, with the rows of all its logs."""
     found = []
     for manifest in map(lake.manifest, lake.heights()):
@@ -105,21 +105,21 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
 def test_cached_states_execute_each_height_once(
     tmp_path: Path, whole: dict[str, Lake], name: str, forks: str, every: object
 ) -> None:
-    with executed() as heights, network(tmp_path, name, forks, every) as net:
+    with record_executed() as heights, network(tmp_path, name, forks, every) as net:
         net.run()
         assert heights == list(range(1, net.height + 1))
-        assert told(net.lake) == told(whole[name])
+        assert read_heights(net.lake) == read_heights(whole[name])
         heights.clear()
         assert LakeRecheck(open_lake(net.lake.storage.uri)).execute(0, net.height) is None
         assert heights == list(range(1, net.height + 1))
 
 
-def opened_anew(folder: Path, name: str, forks: str, every: int) -> tuple[list[int], Lake]:
+def count_reexecuted(folder: Path, name: str, forks: str, every: int) -> tuple[list[int], Lake]:
     """Run a repeatedly reopened network; return the number of re-executed rounds per run."""
     again = []
     for tick in (9, 12, 17, 25, None):
         forget_states()
-        with executed() as heights, network(folder, name, forks, every, resume=tick != 9) as net:
+        with record_executed() as heights, network(folder, name, forks, every, resume=tick != 9) as net:
             before = net.height
             net.run(ticks=tick)
         assert max(Counter(heights).values()) <= 2, "no height is executed over and over"
@@ -135,13 +135,13 @@ def test_reopened_network_reexecutes_few_heights(
     tmp_path: Path, whole: dict[str, Lake], name: str, forks: str, every: int, counts: list[int]
 ) -> None:
     """Only commits that forks reach are repeated, and those that these reach in turn."""
-    again, lake = opened_anew(tmp_path, name, forks, every)
+    again, lake = count_reexecuted(tmp_path, name, forks, every)
     assert again == counts
-    assert told(lake) == told(whole[name])
+    assert read_heights(lake) == read_heights(whole[name])
     with network(tmp_path, name, forks, every, resume=True) as net:
         deployment = net.deployment
     for height in (9, 13, 22) if name == "dense" else ():
-        with executed() as heights:
+        with record_executed() as heights:
             states = rounds.replay_to_height(deployment, lake, lake.manifest(height))
         assert sorted(set(heights)) == sorted(heights) and heights[-1] == height
         wanted = rounds.read_states(deployment, whole[name], whole[name].manifest(height))
@@ -151,4 +151,4 @@ def test_reopened_network_reexecutes_few_heights(
 
 def test_nothing_is_reexecuted_without_forks(tmp_path: Path) -> None:
     """Operators prove under an older state, which is read in any commit layout."""
-    assert opened_anew(tmp_path, "none", "", 3)[0] == [0, 0, 0, 0, 0]
+    assert count_reexecuted(tmp_path, "none", "", 3)[0] == [0, 0, 0, 0, 0]

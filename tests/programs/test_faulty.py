@@ -16,7 +16,7 @@ from tests.support.ibc.ibc_network import Network, Placed
 CALLER, FAULTY = 0, 10
 
 
-def asking(receiver: int, body: bytes = b"x") -> bytes:
+def call_payload(receiver: int, body: bytes = b"x") -> bytes:
     receivers = np.array([receiver], dtype=np.uint64)
     payload: bytes = encode_calls(receivers, 0, 0, "echo", pa.array([body], pa.binary()))[0].as_py()
     return payload
@@ -30,7 +30,7 @@ def network(options: dict[str, Any] | None = None, **faults: int) -> Network:
 def test_faulty_program_raises_rejects_and_delays_at_its_intervals() -> None:
     net = network(raise_every=3, reject_every=4, late_every=5, late_by=3)
     for _ in range(12):
-        net.tell(CALLER, "call", asking(FAULTY))
+        net.tell(CALLER, "call", call_payload(FAULTY))
     codes: dict[int, int] = {}
     blocks = []
     while len(codes) < 12:
@@ -53,7 +53,7 @@ def test_failing_reply_handler_retains_the_packet_until_repaired() -> None:
     zones: dict[str, Placed] = {"A": {0: ("faulty", {"raise_in_reply_every": 2})}, "B": {10: "echo"}}
     net = Network(zones)
     for _ in range(4):
-        net.tell(0, "call", asking(10))
+        net.tell(0, "call", call_payload(10))
     net.block(5)
     assert ("A", "HandlerFault") in net.refusals()
     assert net.program_state(0)["answered"] == 1, "in order: what is behind the fault waits"

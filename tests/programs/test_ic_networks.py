@@ -151,7 +151,7 @@ def forge(tick: int, receiver: str = "echo") -> str:
     return f'[[faults]]\nkind = "forge"\ntick = {tick}\nchain = "C"\n{ends}\ntext = "x"\n'
 
 
-def dropped(net: LakeNetwork) -> list[tuple[int, str]]:
+def dropped_events(net: LakeNetwork) -> list[tuple[int, str]]:
     return [(row["tick"], row["reason"]) for row in rows(net, "events") if row["events"] & Event.DROPPED]
 
 
@@ -159,14 +159,14 @@ def test_forged_message_to_an_unknown_receiver_leaves_an_event(tmp_path: Path) -
     nowhere = '[[programs]]\nname = "nowhere"\nprogram = "none"\n'
     net = opened(tmp_path, NETWORK + nowhere + SCRIPT + call() + forge(1, "nowhere"))
     net.run()
-    assert dropped(net) == [(1, "forged_for_nobody")]
+    assert dropped_events(net) == [(1, "forged_for_nobody")]
 
 
 def test_forgery_of_a_halted_chain_leaves_an_event(tmp_path: Path) -> None:
     halt = '[[faults]]\nkind = "halt"\nchain = "C"\nfrom = 0\nuntil = 2\n'
     net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + forge(1))
     net.run()
-    assert dropped(net) == [(1, "ChainHalted")]
+    assert dropped_events(net) == [(1, "ChainHalted")]
 
 
 def test_gap_in_a_one_message_slice_is_rejected(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_gap_in_a_one_message_slice_is_rejected(tmp_path: Path) -> None:
     assert received == [2], "the honest offer of the next tick is taken"
 
 
-def answer(callback: int, sender: str = "echo", *, text: str = "made up", more: str = "") -> str:
+def forged_answer(callback: int, sender: str = "echo", *, text: str = "made up", more: str = "") -> str:
     """Forge a response of B before its own answer, in the round of the first answer of ``echo``."""
     ends = f'sender = "{sender}"\nreceiver = "caller"\ncallback = {callback}\ntext = "{text}"\n'
     return f'[[faults]]\nkind = "forge"\ntick = 1\nchain = "B"\nmessage = "response"\n{ends}{more}'
@@ -188,8 +188,8 @@ def answer(callback: int, sender: str = "echo", *, text: str = "made up", more: 
 def test_forged_response_is_accepted_once_and_only_for_an_open_call(tmp_path: Path) -> None:
     other = program("other", "B", "echo")
     # To an open call, and again; to none; from another callee; of another class.
-    again = [answer(0, more='code = 4\namount = "18446744073709551616"\n'), answer(0)]
-    forged = [*again, answer(7), answer(1, "other"), answer(1, more="deadline = 9\n")]
+    again = [forged_answer(0, more='code = 4\namount = "18446744073709551616"\n'), forged_answer(0)]
+    forged = [*again, forged_answer(7), forged_answer(1, "other"), forged_answer(1, more="deadline = 9\n")]
     net = opened(tmp_path, NETWORK + other + SCRIPT + call(count=2) + "".join(forged))
     net.run()
     came = [row for row in rows(net, "events") if row["kind"] == 2 and row["chain"] == 0]
@@ -205,9 +205,9 @@ def test_forged_response_is_accepted_once_and_only_for_an_open_call(tmp_path: Pa
 def test_lost_forged_response_does_not_lose_the_call(tmp_path: Path) -> None:
     """A forgery by C in the name of ``echo`` is dropped; the call waits for the halted chain."""
     halt = '[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\nuntil = 12\n'
-    net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + answer(0).replace('chain = "B"', 'chain = "C"'))
+    net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + forged_answer(0).replace('chain = "B"', 'chain = "C"'))
     net.run(ticks=4)
-    assert [reason for _, reason in dropped(net)] == ["sender_mismatch"]
+    assert [reason for _, reason in dropped_events(net)] == ["sender_mismatch"]
     summary = net.summary()
     assert (summary["sent"], summary["pending"], summary["dropped"]) == (1, 1, 0)
 

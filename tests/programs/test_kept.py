@@ -10,7 +10,7 @@ from causeway.explorer.height_page import _bytes
 from causeway.programs.state_values import UnreadableState, read_state_value
 
 
-def doubled(times: int) -> bytes:
+def nested_lists(times: int) -> bytes:
     """Build a list of ten times one that is ten times one, and so on, in about 30 bytes each."""
     content = b"\xd8\x1c\x8a" + 10 * b"\x63lol"
     for number in range(times):
@@ -19,7 +19,7 @@ def doubled(times: int) -> bytes:
 
 
 HOSTILE = {
-    "references": doubled(12),
+    "references": nested_lists(12),
     "a cycle": b"\xd8\x1c\x82\x01\xd8\x1d\x00",
     "a pattern": cbor2.dumps(cbor2.CBORTag(35, "(")),
     "a decimal": b"\xc4\x82\x1b\x7f" + 7 * b"\xff" + b"\x01",

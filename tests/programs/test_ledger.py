@@ -45,55 +45,55 @@ def row(kind: Kind, events: Event, callback: int, place: int = 0, code: int = 0,
     }  # fmt: skip
 
 
-def sent(callback: int) -> dict[str, Any]:
+def sent_row(callback: int) -> dict[str, Any]:
     return row(Kind.REQUEST, Event.SENT, callback)
 
 
-def delivered(callback: int, place: int) -> dict[str, Any]:
+def delivered_row(callback: int, place: int) -> dict[str, Any]:
     return row(Kind.REQUEST, Event.RECEIVED | Event.EXECUTED, callback, place, via=Via.LANE)
 
 
-def answered(callback: int, code: int = 0) -> dict[str, Any]:
+def answered_row(callback: int, code: int = 0) -> dict[str, Any]:
     return row(Kind.RESPONSE, Event.RECEIVED, callback, code=code, via=Via.LANE)
 
 
-def astray(callback: int, place: int) -> dict[str, Any]:
+def misdelivered_row(callback: int, place: int) -> dict[str, Any]:
     """Return the row of a request that reached a chain without its callee."""
     return row(Kind.REQUEST, Event.RECEIVED, callback, place, via=Via.LANE)
 
 
-def dropped(callback: int, cause: str, kind: Kind = Kind.RESPONSE) -> dict[str, Any]:
+def dropped_row(callback: int, cause: str, kind: Kind = Kind.RESPONSE) -> dict[str, Any]:
     return {**row(kind, Event.DROPPED, callback), "reason": cause}
 
 
 FORGED = row(Kind.REQUEST, Event.COMMITTED, 3, NO_QUEUE)
 RETURNED = row(Kind.RESPONSE, Event.SENT, 1)
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
-    "a call that is answered": ([sent(1), delivered(1, 1), answered(1)], {"answered": 1}),
-    "a call under way": ([sent(1), delivered(1, 1)], {"pending": 1}),
-    "a reject": ([sent(1), answered(1, 4)], {"rejected": 1}),
-    "delivered twice": ([sent(1), delivered(1, 1), delivered(1, 2), answered(1)], {"answered": 1}),
-    "answered and rejected": ([sent(1), delivered(1, 1), answered(1), answered(1, 2)], {"answered": 1}),
-    "a lost answer": ([sent(1), delivered(1, 1), RETURNED, dropped(1, "some_cause")], {"dropped": 1}),
-    "an answer under way": ([sent(1), delivered(1, 1), RETURNED], {"pending": 1}),
-    "received, not yet executed": ([sent(1), astray(1, 1)], {"pending": 1}),
-    "a forged request": ([FORGED, dropped(3, "sender_mismatch", Kind.REQUEST)], {"forged": 1}),
+    "a call that is answered": ([sent_row(1), delivered_row(1, 1), answered_row(1)], {"answered": 1}),
+    "a call under way": ([sent_row(1), delivered_row(1, 1)], {"pending": 1}),
+    "a reject": ([sent_row(1), answered_row(1, 4)], {"rejected": 1}),
+    "delivered twice": ([sent_row(1), delivered_row(1, 1), delivered_row(1, 2), answered_row(1)], {"answered": 1}),
+    "answered and rejected": ([sent_row(1), delivered_row(1, 1), answered_row(1), answered_row(1, 2)], {"answered": 1}),
+    "a lost answer": ([sent_row(1), delivered_row(1, 1), RETURNED, dropped_row(1, "some_cause")], {"dropped": 1}),
+    "an answer under way": ([sent_row(1), delivered_row(1, 1), RETURNED], {"pending": 1}),
+    "received, not yet executed": ([sent_row(1), misdelivered_row(1, 1)], {"pending": 1}),
+    "a forged request": ([FORGED, dropped_row(3, "sender_mismatch", Kind.REQUEST)], {"forged": 1}),
     "a request forged and dropped at home, named like one under way": (
-        [sent(1), row(Kind.REQUEST, Event.DROPPED, 1, NO_QUEUE)],
+        [sent_row(1), row(Kind.REQUEST, Event.DROPPED, 1, NO_QUEUE)],
         {"pending": 1},
     ),
     "a forged answer, lost, named like that to a call under way": (
-        [sent(1), row(Kind.RESPONSE, Event.COMMITTED, 1, OF_FORGER), dropped(1, "sender_mismatch")],
+        [sent_row(1), row(Kind.RESPONSE, Event.COMMITTED, 1, OF_FORGER), dropped_row(1, "sender_mismatch")],
         {"pending": 1},
     ),
     "across the middle of the numbers": (
-        [sent(2**63 - 1), sent(2**63), delivered(2**63, 2**63), answered(2**63)],
+        [sent_row(2**63 - 1), sent_row(2**63), delivered_row(2**63, 2**63), answered_row(2**63)],
         {"answered": 1, "pending": 1},
     ),
 }
 
 
-def logged(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
+def log_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
     """Return rows as Spark reads them from a log table; omitted values are 0 or empty."""
     types = spark_schema(schema)
     empty = {"decimal(20,0)": Decimal(0), "string": "", "binary": b""}
@@ -106,7 +106,7 @@ def logged(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -
 
 
 def by_spark(spark: SparkSession, query: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = run_spark_query(query, logged(spark, [], OUTBOUND), logged(spark, rows, LOGS["events"]))
+    found = run_spark_query(query, log_frame(spark, [], OUTBOUND), log_frame(spark, rows, LOGS["events"]))
     return [row.asDict() for row in found.collect()]
 
 
@@ -119,7 +119,7 @@ def test_call_outcomes(spark: SparkSession) -> None:
 # ---- reverted rows ---------------------------------------------------------------------------------
 
 
-def undone(*rows: tuple[int, int, int]) -> RevertedRanges:
+def reverted_frame(*rows: tuple[int, int, int]) -> RevertedRanges:
     """Return abandoned heights (chain, first, last)."""
     return RevertedRanges.of(
         pa.Table.from_pylist([dict(zip(("chain", "first", "last"), row, strict=True)) for row in rows])
@@ -127,14 +127,14 @@ def undone(*rows: tuple[int, int, int]) -> RevertedRanges:
 
 
 def test_rows_reverted_by_forks(spark: SparkSession) -> None:
-    forks = undone((0, 3, 5), (2, 9, 9), (0, 5, 6), (0, 8, 8))
+    forks = reverted_frame((0, 3, 5), (2, 9, 9), (0, 5, 6), (0, 8, 8))
     assert len(forks) == 3 and forks.heights() == 6
-    rows = [{**sent(place), "chain": chain, "height": place} for chain in range(4) for place in range(1, 11)]
+    rows = [{**sent_row(place), "chain": chain, "height": place} for chain in range(4) for place in range(1, 11)]
     taken = {(0, height) for height in (3, 4, 5, 6, 8)} | {(2, 9)}
     table = pa.Table.from_pylist(rows, schema=LOGS["events"])
     hit = table.filter(pa.array(forks.hits(table, "chain"))).to_pylist()
     assert {(row["chain"], row["height"]) for row in hit} == taken and len(hit) == len(taken)
-    left = join_reverted(logged(spark, rows, LOGS["events"]), "events", forks, "leftanti").collect()
+    left = join_reverted(log_frame(spark, rows, LOGS["events"]), "events", forks, "leftanti").collect()
     assert {(row["chain"], row["height"]) for row in left} == {(r["chain"], r["height"]) for r in rows} - taken
     assert len(left) == len(rows) - len(taken)
 

@@ -13,7 +13,7 @@ from tests.ledger.ingest.test_ingest_fields import mapping, read_records
 from tests.texts_page import column, texts
 
 
-def shown(reader: Callable[[str], Any], text: str) -> str:
+def reader_result(reader: Callable[[str], Any], text: str) -> str:
     """Return a reader's result for a text, as a cell of the page."""
     try:
         return str(reader(text))
@@ -21,7 +21,7 @@ def shown(reader: Callable[[str], Any], text: str) -> str:
         return "refused"
 
 
-def ingested(field: str, text: str) -> str:
+def ingest_text(field: str, text: str) -> str:
     found = read_records(mapping({field: "v"}), f"n,v\n1,{text}\n")
     if why(found):
         return why(found)[0][1]
@@ -44,28 +44,30 @@ def principal(text: str) -> str:
 
 
 def test_amounts_are_parsed_as_documented() -> None:
-    assert {text: shown(int, text) for text in texts("Amounts")} == column("Amounts", "`int` of Python")
-    assert {text: ingested("amount", text) for text in texts("Amounts")} == column("Amounts", "ingest")
-    assert {text: shown(parse_amount, text) for text in texts("Amounts")} == column("Amounts", "transfer")
+    assert {text: reader_result(int, text) for text in texts("Amounts")} == column("Amounts", "`int` of Python")
+    assert {text: ingest_text("amount", text) for text in texts("Amounts")} == column("Amounts", "ingest")
+    assert {text: reader_result(parse_amount, text) for text in texts("Amounts")} == column("Amounts", "transfer")
 
 
 def test_denominations_are_parsed_as_documented() -> None:
-    read = {text: shown(packet_denom, text) for text in texts("Denominations")}
+    read = {text: reader_result(packet_denom, text) for text in texts("Denominations")}
     assert read == column("Denominations", "transfer")
 
 
 def test_heights_are_parsed_as_documented() -> None:
-    read = {text: ingested("timeout_height", text) for text in texts("Heights")}
+    read = {text: ingest_text("timeout_height", text) for text in texts("Heights")}
     assert read == column("Heights", "causeway ingest")
 
 
 def test_packet_data_is_parsed_as_documented() -> None:
-    read = {text: shown(lambda given: decode_packet(given.encode()).amount, text) for text in texts("Packet data")}
+    read = {
+        text: reader_result(lambda given: decode_packet(given.encode()).amount, text) for text in texts("Packet data")
+    }
     assert read == column("Packet data", "transfer")
 
 
 def test_principals_are_parsed_as_documented() -> None:
-    assert {text: shown(principal, text) for text in texts("Principals")} == column("Principals", "Causeway")
+    assert {text: reader_result(principal, text) for text in texts("Principals")} == column("Principals", "Causeway")
 
 
 def test_events_are_parsed_in_every_form() -> None:

@@ -75,7 +75,7 @@ def programs(installed: dict[int, str], balance: int = 100) -> Programs:
 
 
 @contextmanager
-def named(**classes: type[Any]) -> Iterator[None]:
+def register_programs(**classes: type[Any]) -> Iterator[None]:
     """Register programs under a name temporarily."""
     PROGRAMS.update(classes)
     yield
@@ -87,13 +87,13 @@ def run(
     classes: dict[str, type[Any]], installed: dict[int, str], *messages: dict[str, Any], balance: int = 100
 ) -> Execution:
     """Run messages, grouped by program, on programs in their initial state."""
-    with named(**classes):
+    with register_programs(**classes):
         runner = programs(installed, balance)
         accounts, states = runner.genesis(np.array(sorted(installed), dtype=np.uint64))
         return runner.run(frame(*messages), accounts, states)
 
 
-def produced(execution: Execution) -> list[tuple[Any, ...]]:
+def output_rows(execution: Execution) -> list[tuple[Any, ...]]:
     """Return (kind, sender, receiver, callback, amount, code, payload) of the output, in order."""
     rows = execution.produced.to_table(SCHEMA).to_pylist()
     names = ("kind", "sender", "receiver", "callback")
@@ -109,7 +109,7 @@ def balances(execution: Execution) -> dict[int, int]:
     return {number: (over * WORD + high) * WORD + low for number, over, high, low in zip(*columns, strict=True)}
 
 
-def failed(execution: Execution) -> list[tuple[int, str]]:
+def failure_rows(execution: Execution) -> list[tuple[int, str]]:
     return list(zip(execution.failures["row"].tolist(), execution.failures["text"].to_pylist(), strict=True))
 
 
@@ -196,13 +196,13 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
 )
 def test_failing_handler_is_reverted_and_answered(act: Any, code: int, text: str) -> None:
     execution = run(scalar(act), {5: "acting"}, request(1, 5, b"x", callback=3, amount=7))
-    ((kind, sender, receiver, callback, amount, found, payload),) = produced(execution)
+    ((kind, sender, receiver, callback, amount, found, payload),) = output_rows(execution)
     assert (kind, sender, receiver, callback, amount, found) == (Kind.RESPONSE, 5, 1, 3, 7, code)
     assert payload.decode().startswith(text)
     assert balances(execution) == {5: 100}
     assert execution.accounts["next_callback"].tolist() == [0]
     assert state_of(execution) == [{"runs": 0}, {}, {}]
-    assert failed(execution) == []
+    assert failure_rows(execution) == []
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_each_request_is_answered_once() -> None:
         context.answer(request.ref, b"one")
         return b"two"
 
-    ((*_, code, payload),) = produced(run(scalar(twice), {5: "acting"}, request(1, 5, callback=3)))
+    ((*_, code, payload),) = output_rows(run(scalar(twice), {5: "acting"}, request(1, 5, callback=3)))
     assert (code, payload) == (5, b"NoOpenRequest: no open request of 1 under callback 3")
 
     def later(program: Any, request: Request, context: Context) -> Any:
@@ -248,7 +248,7 @@ def test_each_request_is_answered_once() -> None:
 
     asked = request(1, 5, callback=3, amount=7, method="keep"), request(2, 5, callback=0), request(2, 5, callback=1)
     execution = run(scalar(later), {5: "acting"}, *asked)
-    assert [(row[2], row[4], row[5], row[6]) for row in produced(execution)] == [
+    assert [(row[2], row[4], row[5], row[6]) for row in output_rows(execution)] == [
         (2, 0, 0, b"now"),
         (1, 5, 0, b"late"),
         (2, 0, 5, b"NoOpenRequest: no open request of 1 under callback 3"),
@@ -260,7 +260,7 @@ def test_each_request_is_answered_once() -> None:
 def test_open_request_is_stored_with_its_amount() -> None:
     execution = run(scalar(lambda *_: None), {5: "acting"}, request(1, 5, callback=3, amount=7))
     assert state_of(execution)[2] == {(1, 3, 7, 0): 1}
-    assert produced(execution) == []
+    assert output_rows(execution) == []
 
 
 def test_answer_precedes_its_amount() -> None:
@@ -270,7 +270,7 @@ def test_answer_precedes_its_amount() -> None:
         return b"answer", 7
 
     execution = run(scalar(act), {5: "acting"}, request(1, 5, amount=7))
-    assert [row[0] for row in produced(execution)] == [Kind.RESPONSE, Kind.REQUEST]
+    assert [row[0] for row in output_rows(execution)] == [Kind.RESPONSE, Kind.REQUEST]
     assert balances(execution) == {5: 7}
 
 
@@ -279,10 +279,10 @@ def test_balance_never_exceeds_128_bits() -> None:
     takes = scalar(lambda program, request, context: (b"", request.amount))
     asked = [request(1, 5, callback=place, amount=10**38) for place in range(4)]
     execution = run(takes, {5: "acting"}, *asked, balance=high)
-    assert [row[5] for row in produced(execution)] == [0, 0, 5, 5]
-    assert [row[4] for row in produced(execution)] == [0, 0, 10**38, 10**38], "what was not accepted goes back"
+    assert [row[5] for row in output_rows(execution)] == [0, 0, 5, 5]
+    assert [row[4] for row in output_rows(execution)] == [0, 0, 10**38, 10**38], "what was not accepted goes back"
     text = f"BalanceOverflow: balance {high + 2 * 10**38}, accepted {10**38}, at most 2**128 - 1"
-    assert produced(execution)[2][6] == text.encode()
+    assert output_rows(execution)[2][6] == text.encode()
     assert balances(execution) == {5: high + 2 * 10**38}
 
 
@@ -304,7 +304,7 @@ def test_refund_is_never_rejected_or_lost(form: dict[str, type[Any]]) -> None:
     full, back = 2**128 - 1, 2**128 - 5
     inputs = [request(1, 5, amount=full), response(2, 5, amount=back), request(1, 5, callback=1, amount=1)]
     execution = run(form, {5: "acting"}, *inputs, balance=0)
-    assert [row[5] for row in produced(execution)] == [0, 5]
+    assert [row[5] for row in output_rows(execution)] == [0, 5]
     assert balances(execution) == {5: full + back}
 
 
@@ -315,7 +315,7 @@ def test_no_call_carries_more_than_128_bits() -> None:
 
     inputs = [response(2, 5, amount=2**128 - 1), request(1, 5)]
     execution = run(scalar(spend), {5: "acting"}, *inputs, balance=7)
-    assert produced(execution)[0][6] == f"BalanceOverflow: attached {2**128 + 6}, at most 2**128 - 1".encode()
+    assert output_rows(execution)[0][6] == f"BalanceOverflow: attached {2**128 + 6}, at most 2**128 - 1".encode()
     assert balances(execution) == {5: 2**128 + 6}
 
 
@@ -330,7 +330,7 @@ def test_response_stays_delivered_when_its_handler_raises() -> None:
 
     answer = message(Kind.RESPONSE, 1, 5, b"", callback=0, amount=11)
     execution = run({"raises": Raises}, {5: "raises"}, request(1, 5), answer)
-    assert failed(execution) == [(1, "ValueError: noted")]
+    assert failure_rows(execution) == [(1, "ValueError: noted")]
     assert balances(execution) == {5: 111}
     state, notes, _ = state_of(execution, "raises")
     assert (state, notes) == ({}, {})
@@ -338,7 +338,7 @@ def test_response_stays_delivered_when_its_handler_raises() -> None:
 
 def test_failed_user_messages_are_reported() -> None:
     execution = run({}, {5: "fan_out", 6: "scalar_echo"}, message(Kind.INGRESS, 7, 6, b"x", method="go"))
-    assert failed(execution) == [(0, "NotImplementedError: no ingress method go")]
+    assert failure_rows(execution) == [(0, "NotImplementedError: no ingress method go")]
 
 
 # ---- vectorised programs
@@ -391,7 +391,7 @@ def outcome(execution: Execution) -> tuple[Any, ...]:
     seen = dict(
         zip(execution.programs["picky"]["program"].tolist(), execution.programs["picky"]["seen"].tolist(), strict=True)
     )
-    return produced(execution), balances(execution), seen, execution.accounts["next_callback"].tolist()
+    return output_rows(execution), balances(execution), seen, execution.accounts["next_callback"].tolist()
 
 
 @pytest.mark.parametrize("bad", [set(), {0}, {7}, {59}, {0, 1, 2}, {3, 30, 31}, set(range(60))])
@@ -399,11 +399,11 @@ def test_invalid_message_affects_only_itself_in_a_batch(bad: set[int]) -> None:
     messages = traffic(20, 3, bad)
     installed = dict.fromkeys(range(10, 30), "picky")
     together = run({"picky": Picky}, installed, *messages)
-    rejected = [row for row in produced(together) if row[5] == 5]
+    rejected = [row for row in output_rows(together) if row[5] == 5]
     assert [row[3] for row in rejected] == [number % 3 for number in sorted(bad)]
     assert all(row[6] == b"ValueError: bad payload" for row in rejected)
     # One by one, each with the state of the one before.
-    with named(picky=Picky):
+    with register_programs(picky=Picky):
         runner = programs(installed)
         accounts, states = runner.genesis(np.array(sorted(installed), dtype=np.uint64))
         parts, origins = [], []
@@ -429,7 +429,7 @@ def test_invalid_message_is_located_by_bisection() -> None:
 def test_call_beyond_the_balance_fails_its_message() -> None:
     messages = [request(1, 10, b"ok", callback=callback) for callback in (60, 41, 40)]
     execution = run({"picky": Picky}, {10: "picky"}, *messages)
-    assert [(row[0], row[5], row[6]) for row in produced(execution) if row[0] == Kind.RESPONSE] == [
+    assert [(row[0], row[5], row[6]) for row in output_rows(execution) if row[0] == Kind.RESPONSE] == [
         (Kind.RESPONSE, 0, b"ok"),
         (Kind.RESPONSE, 5, b"InsufficientFunds: balance 40, attached 41"),
         (Kind.RESPONSE, 0, b"ok"),
@@ -442,7 +442,7 @@ def test_accepted_amounts_are_subtracted_over_both_words() -> None:
         return Effects(state, answers=answer(accepted_low=5, accepted_high=1))
 
     execution = run(vectorised(effects), {10: "picky"}, request(1, 10, amount=3 * WORD + 2))
-    assert [row[4] for row in produced(execution)] == [2 * WORD - 3]
+    assert [row[4] for row in output_rows(execution)] == [2 * WORD - 3]
     assert balances(execution) == {10: 100 + WORD + 5}
 
 
@@ -506,7 +506,7 @@ def mutating(batch: Frame, state: Frame) -> Effects:
 )
 def test_forbidden_effects_fail_their_handler(effects: Any, text: str) -> None:
     execution = run(vectorised(effects), {10: "picky"}, request(1, 10, amount=7))
-    ((*_, amount, code, payload),) = produced(execution)
+    ((*_, amount, code, payload),) = output_rows(execution)
     assert (amount, code) == (7, 5)
     assert text in payload.decode()
     assert balances(execution) == {10: 100}
@@ -516,8 +516,8 @@ def test_forbidden_effects_fail_their_handler(effects: Any, text: str) -> None:
 def test_answer_to_an_unknown_request_is_a_failure() -> None:
     wrong = vectorised(lambda batch, state: Effects(state, answers=answer()))
     execution = run(wrong, {10: "picky"}, message(Kind.RESPONSE, 1, 10, amount=5))
-    assert produced(execution) == []
-    ((row, text),) = failed(execution)
+    assert output_rows(execution) == []
+    ((row, text),) = failure_rows(execution)
     assert (row, text) == (0, "ValueError: answers must name each request at most once")
     assert balances(execution) == {10: 105}, "the refund came in"
 
@@ -529,7 +529,7 @@ def test_columns_of_other_types_are_cast_to_message_types() -> None:
         )
 
     execution = run(vectorised(effects), {10: "picky"}, request(1, 10))
-    assert [(row[0], row[2], row[6]) for row in produced(execution)] == [
+    assert [(row[0], row[2], row[6]) for row in output_rows(execution)] == [
         (Kind.RESPONSE, 1, b"text"),
         (Kind.REQUEST, 9, b""),
     ]
@@ -537,7 +537,7 @@ def test_columns_of_other_types_are_cast_to_message_types() -> None:
 
 
 def test_unchanged_state_keeps_its_object() -> None:
-    with named():
+    with register_programs():
         runner = programs({10: "echo", 11: "caller"})
         accounts, states = runner.genesis(np.array([10, 11], dtype=np.uint64))
         after = runner.run(frame(request(1, 10, b"x")), accounts, states)
@@ -627,7 +627,7 @@ PROGRAM_COLUMN = ("program", pa.uint64())
     ],
 )
 def test_state_without_a_root_is_rejected_at_deployment(columns: list[Any], said: str) -> None:
-    with named(kept=with_schema(*columns)), pytest.raises(InvalidInput, match=f'program "kept": .*{said}'):
+    with register_programs(kept=with_schema(*columns)), pytest.raises(InvalidInput, match=f'program "kept": .*{said}'):
         programs({5: "kept"})
 
 
@@ -639,7 +639,7 @@ ROOTED = [
 
 def test_initial_state_of_every_type_round_trips() -> None:
     columns = [PROGRAM_COLUMN, *((f"c{place}", kind) for place, kind in enumerate(ROOTED))]
-    with named(kept=with_schema(*columns)):
+    with register_programs(kept=with_schema(*columns)):
         runner = programs({5: "kept", 7: "kept"})
         _, states = runner.genesis(np.array([5, 7], dtype=np.uint64))
         first = states["kept"]
@@ -664,7 +664,10 @@ def test_program_without_an_initial_state_is_rejected(raises: bool) -> None:
                 raise RuntimeError("no")
             return Frame({"program": instances, "seen": np.array([-1] * len(instances))}, len(instances))
 
-    with named(nothing=Nothing), pytest.raises(InvalidInput, match='program "nothing" has no first state: '):
+    with (
+        register_programs(nothing=Nothing),
+        pytest.raises(InvalidInput, match='program "nothing" has no first state: '),
+    ):
         programs({5: "nothing"}).genesis(np.array([5], dtype=np.uint64))
 
 

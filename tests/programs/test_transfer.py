@@ -45,11 +45,11 @@ def book(**columns: Any) -> TokenBook:
     return made
 
 
-def to(receiver: str, amount: int, denom: str = "gold") -> TokenPacket:
+def packet_to(receiver: str, amount: int, denom: str = "gold") -> TokenPacket:
     return TokenPacket(denom, amount, "1", receiver)
 
 
-def refusal(call: Any, *arguments: Any) -> str:
+def refusal_reason(call: Any, *arguments: Any) -> str:
     with pytest.raises(Refused) as refused:
         call(*arguments)
     return refused.value.reason
@@ -57,17 +57,17 @@ def refusal(call: Any, *arguments: Any) -> str:
 
 def test_token_is_sent_delivered_and_returned() -> None:
     own = book()
-    own.begin(0, 1, PEER, to("5", 60))
+    own.begin(0, 1, PEER, packet_to("5", 60))
     assert own.books["escrow"] == {PEER: {"gold": 60}} and own.balance(1, "gold") == 40
     assert own.end(0, delivered=True) and own.books["escrow"] == {PEER: {"gold": 60}}
-    own.receive(PEER, to("2", 60, denom_prefix(ME) + "gold"))
+    own.receive(PEER, packet_to("2", 60, denom_prefix(ME) + "gold"))
     assert own.books["escrow"] == {} and own.books["supply"] == {"gold": 100}
     assert own.books["accounts"] == {"gold": {1: 40, 2: 60}}
 
 
 def test_refund_happens_once() -> None:
     own = book()
-    own.begin(0, 1, PEER, to("5", 60))
+    own.begin(0, 1, PEER, packet_to("5", 60))
     assert own.end(0, delivered=False)
     before = own.encode()
     assert not own.end(0, delivered=False) and not own.end(0, delivered=True) and not own.end(1, delivered=False)
@@ -76,9 +76,9 @@ def test_refund_happens_once() -> None:
 
 def test_vouchers_are_minted_burnt_and_minted_again_on_return() -> None:
     own, voucher = book(), denom_prefix(PEER) + "silver"
-    own.receive(PEER, to("1", 10, "silver"))
+    own.receive(PEER, packet_to("1", 10, "silver"))
     assert own.books["supply"] == {"gold": 100, voucher: 10}
-    own.begin(0, 1, PEER, to("5", 10, voucher))
+    own.begin(0, 1, PEER, packet_to("5", 10, voucher))
     assert own.books["supply"] == {"gold": 100} and own.books["escrow"] == {} and voucher not in own.books["accounts"]
     own.end(0, delivered=False)
     assert own.books["supply"] == {"gold": 100, voucher: 10} and own.balance(1, voucher) == 10
@@ -86,10 +86,10 @@ def test_vouchers_are_minted_burnt_and_minted_again_on_return() -> None:
 
 def test_forwarded_voucher_is_held_in_escrow_not_burnt() -> None:
     own, voucher = book(), denom_prefix(PEER) + "silver"
-    own.receive(PEER, to("1", 10, "silver"))
-    own.begin(0, 1, OTHER, to("5", 4, voucher))
+    own.receive(PEER, packet_to("1", 10, "silver"))
+    own.begin(0, 1, OTHER, packet_to("5", 4, voucher))
     assert own.books["escrow"] == {OTHER: {voucher: 4}} and own.books["supply"][voucher] == 10
-    own.receive(OTHER, to("2", 4, denom_prefix(ME) + voucher))
+    own.receive(OTHER, packet_to("2", 4, denom_prefix(ME) + voucher))
     assert own.books["escrow"] == {} and own.balance(2, voucher) == 4
 
 
@@ -103,45 +103,45 @@ def test_forwarded_voucher_is_held_in_escrow_not_burnt() -> None:
         (lambda own: own.send(1, 2, "gold", 101), "InsufficientFunds"),
         (lambda own: own.send(2, 1, "gold", 1), "InsufficientFunds"),
         (lambda own: own.send(1, 66, "gold", 1), "BlockedReceiver"),
-        (lambda own: own.begin(0, 1, ME, to("5", 1)), "InvalidPeer"),
-        (lambda own: own.begin(0, 1, PEER, to("5", 101)), "InsufficientFunds"),
-        (lambda own: own.begin(0, 1, PEER, to("5", 1, "silver")), "InsufficientFunds"),
-        (lambda own: own.receive(ME, to("5", 1)), "InvalidPeer"),
-        (lambda own: own.receive(PEER, to("five", 1)), "InvalidReceiver"),
-        (lambda own: own.receive(PEER, to("05", 1)), "InvalidReceiver"),
-        (lambda own: own.receive(PEER, to(str(2**64), 1)), "InvalidReceiver"),
-        (lambda own: own.receive(PEER, to("66", 1)), "BlockedReceiver"),
-        (lambda own: own.receive(PEER, to("5", 31, denom_prefix(ME) + "gold")), "InsufficientEscrow"),
-        (lambda own: own.receive(OTHER, to("5", 1, denom_prefix(ME) + "gold")), "InsufficientEscrow"),
-        (lambda own: own.receive(PEER, to("5", 1, denom_prefix(ME) + "iron")), "InsufficientEscrow"),
-        (lambda own: own.receive(PEER, to("5", 1, denom_prefix(1) * 110 + "a")), "InvalidDenom"),
+        (lambda own: own.begin(0, 1, ME, packet_to("5", 1)), "InvalidPeer"),
+        (lambda own: own.begin(0, 1, PEER, packet_to("5", 101)), "InsufficientFunds"),
+        (lambda own: own.begin(0, 1, PEER, packet_to("5", 1, "silver")), "InsufficientFunds"),
+        (lambda own: own.receive(ME, packet_to("5", 1)), "InvalidPeer"),
+        (lambda own: own.receive(PEER, packet_to("five", 1)), "InvalidReceiver"),
+        (lambda own: own.receive(PEER, packet_to("05", 1)), "InvalidReceiver"),
+        (lambda own: own.receive(PEER, packet_to(str(2**64), 1)), "InvalidReceiver"),
+        (lambda own: own.receive(PEER, packet_to("66", 1)), "BlockedReceiver"),
+        (lambda own: own.receive(PEER, packet_to("5", 31, denom_prefix(ME) + "gold")), "InsufficientEscrow"),
+        (lambda own: own.receive(OTHER, packet_to("5", 1, denom_prefix(ME) + "gold")), "InsufficientEscrow"),
+        (lambda own: own.receive(PEER, packet_to("5", 1, denom_prefix(ME) + "iron")), "InsufficientEscrow"),
+        (lambda own: own.receive(PEER, packet_to("5", 1, denom_prefix(1) * 110 + "a")), "InvalidDenom"),
     ],
 )
 def test_rejected_transfers_change_nothing(operation: Any, reason: str) -> None:
     own = book()
-    own.begin(0, 1, PEER, to("5", 30))
+    own.begin(0, 1, PEER, packet_to("5", 30))
     own.end(0, delivered=True)
     own.send(1, 1, "gold", 70)
     before = own.encode()
-    assert refusal(operation, own) == reason
+    assert refusal_reason(operation, own) == reason
     assert own.encode() == before
 
 
 def test_peer_cannot_mint_beyond_the_number_range() -> None:
     own = book()
-    own.receive(PEER, to("5", MAX_AMOUNT))
-    assert refusal(own.receive, PEER, to("5", 1)) == "SupplyOverflow"
-    own.begin(0, 5, PEER, to("5", 1, denom_prefix(PEER) + "gold"))
-    own.receive(PEER, to("5", 1))
+    own.receive(PEER, packet_to("5", MAX_AMOUNT))
+    assert refusal_reason(own.receive, PEER, packet_to("5", 1)) == "SupplyOverflow"
+    own.begin(0, 5, PEER, packet_to("5", 1, denom_prefix(PEER) + "gold"))
+    own.receive(PEER, packet_to("5", 1))
     own.end(0, delivered=False)
     assert own.balance(5, denom_prefix(PEER) + "gold") == MAX_AMOUNT + 1, "a refund is never turned away"
 
 
 def test_refund_ignores_blocked_receivers() -> None:
     own = book()
-    own.begin(0, 1, PEER, to("5", 30))
+    own.begin(0, 1, PEER, packet_to("5", 30))
     barred = TokenBook.decode(ME, own.encode(), frozenset({1}))
-    assert refusal(barred.send, 1, 1, "gold", 1) == "BlockedReceiver"
+    assert refusal_reason(barred.send, 1, 1, "gold", 1) == "BlockedReceiver"
     barred.end(0, delivered=False)
     assert barred.balance(1, "gold") == 100
 
@@ -276,7 +276,7 @@ def test_timed_out_transfer_is_refunded_once() -> None:
     assert gold(late) == TokenSupply(1000, 1000, 0, 0)
 
 
-def thieving(net: Network, receiver: int, payload: bytes, method: str = "transfer") -> None:
+def send_theft(net: Network, receiver: int, payload: bytes, method: str = "transfer") -> None:
     receivers = np.array([receiver], dtype=np.uint64)
     net.tell(THIEF, "call", encode_calls(receivers, 0, 0, method, pa.array([payload], pa.binary()))[0].as_py())
 
@@ -293,8 +293,8 @@ def test_malicious_peer_gets_only_its_own_tokens() -> None:
         b"[" * 5_000,
     ]
     for attack in attacks:
-        thieving(net, A, attack)
-    thieving(net, A, packet(), method="steal")
+        send_theft(net, A, attack)
+    send_theft(net, A, packet(), method="steal")
     net.settle()
     after = books(net)[A]
     # Its second attack is its own token, named after it: neither B's nor ours.
@@ -355,7 +355,7 @@ def test_packet_commitment_covers_the_bytes_as_sent() -> None:
     written = [packet().replace(b'"5"', b'"\\u0035"'), packet(), TokenPacket("uatom", 5, "1", "2").encode()]
     for payload in written:
         net = network()
-        thieving(net, A, payload)
+        send_theft(net, A, payload)
         net.block()
         assert net.requests() == [payload]
         roots.add(net.roots()["B"])

@@ -112,7 +112,7 @@ LIMITED = {"timeouts": "on", "timeout_blocks": 3, "cleanup": "on"}
 RELAYERS = {"relayers": ["steady", "slow"]}
 
 
-def trouble(zones: int, ticks: int) -> Faults:
+def generate_faults(zones: int, ticks: int) -> Faults:
     """Generate lanes without relayers for a while, a halting zone, tampering and repeating relayers."""
     carriers = []
     for start in range(4, ticks, 9):
@@ -126,12 +126,12 @@ def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: in
     """Play ``transfers`` of four zones with constant supplies; return their outcomes."""
     zones, draw = 4, random.Random(transfers)
     blocks = -(-transfers // per_block)
-    net = network_of(zones, options=options, faults=trouble(zones, blocks))
+    net = network_of(zones, options=options, faults=generate_faults(zones, blocks))
     minting = [Order(zone, user, "mint", ("gold",), 1_000_000) for zone in range(zones) for user in range(users)]
     net.tell_all(rows_of(minting))
     net.block()
     minted = {key: value.total for key, value in token_supply(books(net)).items()}
-    held = {zone: _held(own) for zone, own in books(net).items()}
+    held = {zone: _holdings(own) for zone, own in books(net).items()}
     most = unheard = timed_out = 0
     for block in range(blocks):
         orders = []
@@ -150,7 +150,7 @@ def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: in
             supplies = token_supply(found)
             assert {key: value.total for key, value in supplies.items()} == minted
             most = max(most, max(value.under_way for value in supplies.values()))
-            held = {zone: _held(own) for zone, own in found.items()}
+            held = {zone: _holdings(own) for zone, own in found.items()}
     net.settle(1_000)
     found = books(net)
     supplies = token_supply(found)
@@ -165,7 +165,7 @@ def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: in
     return ended
 
 
-def _held(own: Mapping[str, Any]) -> list[tuple[int, Token]]:
+def _holdings(own: Mapping[str, Any]) -> list[tuple[int, Token]]:
     """Return the holders by denomination, for up to two channels."""
     found: list[tuple[int, Token]] = []
     for denom, accounts in own["accounts"].items():

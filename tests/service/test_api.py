@@ -175,7 +175,7 @@ def test_unanswerable_requests_are_reported_in_one_line(http: Http, path: str, s
 TRANSACTIONS = "/v1/chains/left/transactions"
 
 
-def posted(lakes: Lakes, content: Any, path: str = "/v1/messages", sender: int = 0, /, **changed: Any) -> bytes:
+def signed_body(lakes: Lakes, content: Any, path: str = "/v1/messages", sender: int = 0, /, **changed: Any) -> bytes:
     """Return the body of a signed message to the left lake, with changed members."""
     chain = path.split("/")[3] if "chains" in path else ""
     return json.dumps({**lakes.signed("left", content, key_of(sender), chain).body(), **changed}).encode()
@@ -209,9 +209,9 @@ def test_unacceptable_transactions_are_reported_in_one_line(
 ) -> None:
     waiting = len(lakes.nodes["left"].pool)
     try:
-        body = posted(lakes, content, path)
+        body = signed_body(lakes, content, path)
     except InvalidInput:  # values without a canonical form cannot be signed
-        body = posted(lakes, {}, path, content=content)
+        body = signed_body(lakes, {}, path, content=content)
     answer = http.post(path, content=body)
     assert answer.status_code == status, answer.text
     assert text in answer.json()["text"]
@@ -285,8 +285,8 @@ def test_other_requests_are_answered_while_a_long_body_is_read(lakes: Lakes, mon
         return read_object(data)
 
     monkeypatch.setattr(requests, "read_object", slow)
-    long = posted(lakes, {"to": "caller-left", "method": "x", "text": "x" * 2 * bodies.SHORT}, signature="0" * 128)
-    short = posted(lakes, {"to": "caller-left", "method": "x"}, signature="0" * 128)
+    long = signed_body(lakes, {"to": "caller-left", "method": "x", "text": "x" * 2 * bodies.SHORT}, signature="0" * 128)
+    short = signed_body(lakes, {"to": "caller-left", "method": "x"}, signature="0" * 128)
 
     async def ask() -> tuple[int, int, bool, int]:
         transport = httpx.ASGITransport(create_application(lakes.nodes["left"]))
@@ -307,20 +307,20 @@ def test_another_key_with_a_relayers_number_is_rejected(
     http: Http, lakes: Lakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mempool, "carrier_number", lambda key: carrier_number(key_of(1).public))
-    refused = http.post(TRANSACTIONS, posted(lakes, {"transaction": "0a00"}, TRANSACTIONS, 55))
+    refused = http.post(TRANSACTIONS, signed_body(lakes, {"transaction": "0a00"}, TRANSACTIONS, 55))
     assert (refused.status_code, refused.json()["error"]) == (409, "NumberTaken")
 
 
 def test_lone_surrogates_are_rejected(http: Http, lakes: Lakes) -> None:
     for content in ('{"to": "caller-left", "method": "\\ud800"}', '{"to": "\\ud800", "method": "x"}'):
-        body = posted(lakes, {}).replace(b'"content": {}', b'"content": ' + content.encode())
+        body = signed_body(lakes, {}).replace(b'"content": {}', b'"content": ' + content.encode())
         answer = http.post("/v1/messages", body)
         assert answer.status_code == 400
         assert "surrogate pair" in answer.json()["text"]
 
 
 def test_only_same_site_json_by_a_known_host_name_is_accepted(http: Http, lakes: Lakes) -> None:
-    body = posted(lakes, {"to": "caller-left", "method": "x"})
+    body = signed_body(lakes, {"to": "caller-left", "method": "x"})
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         assert http.ask("POST", "/v1/messages", body, content_type=kind).status_code == 415
     for name in ("POST", "GET"):
@@ -339,7 +339,7 @@ def test_only_same_site_json_by_a_known_host_name_is_accepted(http: Http, lakes:
 def test_no_key_sends_as_another_user_or_to_another_lake(http: Http, lakes: Lakes) -> None:
     content = {"to": "caller-left", "method": "x"}
     other = lakes.nodes["right"].opened.lake.identity
-    mine = json.loads(posted(lakes, content))
+    mine = json.loads(signed_body(lakes, content))
     for changed in (
         {"sender": key_of(1).public.hex()},
         {"nonce": mine["nonce"] + 1},
@@ -360,7 +360,7 @@ def test_message_is_accepted_once_and_known_by_hash_after_a_restart(tmp_path: Pa
         node = lakes.nodes["left"]
         http = Http(create_application(node))
         content = {"to": "caller-left", "method": "x"}
-        body = posted(lakes, content)
+        body = signed_body(lakes, content)
         first = http.post("/v1/messages", body)
         assert (first.status_code, first.json()["state"]) == (202, "waiting")
         assert http.post("/v1/messages", body).json() == first.json()
@@ -372,7 +372,7 @@ def test_message_is_accepted_once_and_known_by_hash_after_a_restart(tmp_path: Pa
         sender = key_of(0).public.hex()
         assert http.get(f"/v1/senders/{sender}").json()["nonce"] == 1
         # Pending messages at a kill are in no block: the same one may come again.
-        lost = posted(lakes, {**content, "method": "z"})
+        lost = signed_body(lakes, {**content, "method": "z"})
         name = http.post("/v1/messages", lost).json()["hash"]
         node.close()
         again = lakes.nodes["left"] = Node(node.scenario, str(tmp_path / "left"), node.pace)
@@ -533,18 +533,18 @@ def test_full_mempool_reports_it_and_drains(tmp_path: Path) -> None:
         most = node.pool.limits
         message: dict[str, Any] = {"to": "caller-left", "method": "nothing"}
         for sender in range(most.user_messages // most.sender_messages):
-            body = posted(lakes, {**message, "count": most.sender_messages}, "/v1/messages", sender)
+            body = signed_body(lakes, {**message, "count": most.sender_messages}, "/v1/messages", sender)
             assert http.post("/v1/messages", body).status_code == 202
-        again = http.post("/v1/messages", posted(lakes, message, "/v1/messages", 0))
+        again = http.post("/v1/messages", signed_body(lakes, message, "/v1/messages", 0))
         assert (again.status_code, again.json()["error"]) == (429, "QuotaExceeded")
-        full = http.post("/v1/messages", posted(lakes, message, "/v1/messages", 7))
+        full = http.post("/v1/messages", signed_body(lakes, message, "/v1/messages", 7))
         assert (full.status_code, full.json()["error"]) == (503, "MempoolFull")
         # Relayers still find a slot.
-        body = posted(lakes, {"transaction": "0a00"}, TRANSACTIONS, 8)
+        body = signed_body(lakes, {"transaction": "0a00"}, TRANSACTIONS, 8)
         assert http.post(TRANSACTIONS, body).status_code == 202
         lakes.settle()
         assert (len(node.pool), node.pool.size) == (0, 0)
-        taken = http.post("/v1/messages", posted(lakes, message, "/v1/messages", 7)).json()
+        taken = http.post("/v1/messages", signed_body(lakes, message, "/v1/messages", 7)).json()
         node.produce()
         found = http.get(f"/v1/messages/{taken['hash']}").json()
         assert found == {"hash": taken["hash"], "state": "in_block", "height": node.network.height}
@@ -610,7 +610,7 @@ def test_only_listed_keys_relay_where_the_server_requires_it(tmp_path: Path) -> 
         assert lakes.submit("left", 1, b"\x0a\x00").state == "waiting"
 
 
-def recorded(lake: Lake) -> list[str]:
+def record_files(lake: Lake) -> list[str]:
     return [path for path in lake.storage.walk() if path.startswith(f"{RECORD}/")]
 
 
@@ -622,11 +622,11 @@ def test_uncommitted_input_of_a_killed_server_is_dropped(tmp_path: Path) -> None
             [PendingMessage(number, 0, b"", receiver=0, method="call"), PendingMessage(number, 1, b"")]
         )
         InputRecord(node.network.lake).write(node.network.tick + 1, ingress=ingress, carried=carried)
-        assert len(recorded(node.network.lake)) == 2
+        assert len(record_files(node.network.lake)) == 2
         node.close()
         again = type(node)(node.scenario, str(tmp_path / "left"), node.pace)
         lakes.nodes["left"] = again
-        assert recorded(again.network.lake) == []
+        assert record_files(again.network.lake) == []
         lakes.until_idle()
         lakes.check(1)
 
@@ -638,7 +638,7 @@ def test_plain_run_discards_the_record_of_an_unmade_block(tmp_path: Path) -> Non
         InputRecord(node.network.lake).write(node.network.tick + 1, ingress=ingress)
         node.close()
         with LakeNetwork(node.scenario, str(tmp_path / "left"), resume=True) as network:
-            assert recorded(network.lake) == []
+            assert record_files(network.lake) == []
 
 
 def test_block_can_be_reproduced_from_its_record(tmp_path: Path) -> None:

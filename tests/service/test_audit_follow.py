@@ -53,7 +53,7 @@ def metrics(text: str) -> dict[tuple[str, Labels], float]:
     return found
 
 
-def told(collector: AuditCollector) -> dict[tuple[str, Labels], float]:
+def collect_metrics(collector: AuditCollector) -> dict[tuple[str, Labels], float]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     return metrics(generate_latest(registry).decode())
@@ -187,7 +187,7 @@ Row = dict[str, Any]
 LANE: Row = {"protocol": "p", "source": "a", "destination": "b", "lane": "x", "kind": "request", "stated_by": "test"}
 
 
-def committed(place: str, indices: range, *, new: bool = False, answered: bool = False, turn: int = 0) -> None:
+def commit_rows(place: str, indices: range, *, new: bool = False, answered: bool = False, turn: int = 0) -> None:
     ledger = create_ledger(place, 4) if new else open_ledger(place)
     writer = LedgerWriter(ledger)
     rows = [
@@ -210,7 +210,7 @@ def committed(place: str, indices: range, *, new: bool = False, answered: bool =
 
 def test_damaged_file_is_reported_and_the_rest_continues(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
-    committed(place, range(40), new=True)
+    commit_rows(place, range(40), new=True)
     with LedgerWatch(place) as watch:
 
         def look() -> WatchResult:
@@ -219,7 +219,7 @@ def test_damaged_file_is_reported_and_the_rest_continues(tmp_path: Path) -> None
             return found
 
         whole = look().audit
-        committed(place, range(40, 80))
+        commit_rows(place, range(40, 80))
         damaged = max((tmp_path / "ledger" / "ledger" / "bucket=02").iterdir())
         content = damaged.read_bytes()
         damaged.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
@@ -228,7 +228,7 @@ def test_damaged_file_is_reported_and_the_rest_continues(tmp_path: Path) -> None
         # The others have the new values, and this one its previous ones.
         sent = found.audit.lanes["sent"].to_pylist()[0]
         assert whole.lanes["sent"].to_pylist() == [40] and 40 < sent < 80
-        committed(place, range(80, 81))
+        commit_rows(place, range(80, 81))
         assert look().audit.lanes["sent"].to_pylist() == [sent + 1]
         # It is retried ever later, and counts again once repaired.
         damaged.write_bytes(content)
@@ -242,16 +242,16 @@ def test_damaged_file_is_reported_and_the_rest_continues(tmp_path: Path) -> None
 
 def test_file_damaged_after_reading_does_not_stop_the_audit(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
-    committed(place, range(40), new=True, answered=True)
+    commit_rows(place, range(40), new=True, answered=True)
     with LedgerWatch(place) as watch:
         first = watch.look()
         assert first is not None and first.audit.checks["answers_without_request"].violated == 0
         (damaged,) = (tmp_path / "ledger" / "ledger" / "bucket=02").iterdir()
         content = damaged.read_bytes()
         damaged.write_bytes(content[: len(content) // 2])
-        committed(place, range(40, 60), answered=True)
+        commit_rows(place, range(40, 60), answered=True)
         # Second answers match their requests again, in any bucket.
-        committed(place, range(40), answered=True, turn=1)
+        commit_rows(place, range(40), answered=True, turn=1)
         found = watch.look()
         assert found is not None and damaged.name in found.unread[2]
         # Requests in that bucket may have been sent.
@@ -265,7 +265,7 @@ def test_file_damaged_after_reading_does_not_stop_the_audit(tmp_path: Path) -> N
         assert again is not None and again.audit.lanes["sent"].to_pylist()[0] == 60
 
 
-def shown(lanes: list[LaneBacklog], chains: list[ChainCoverage]) -> AuditSnapshot:
+def audit_snapshot(lanes: list[LaneBacklog], chains: list[ChainCoverage]) -> AuditSnapshot:
     return AuditSnapshot(1, None, 10, {}, {}, lanes, chains, len(lanes), 0, 0, 0, 0)
 
 
@@ -279,9 +279,11 @@ def test_few_lanes_have_own_metrics_and_names_are_escaped() -> None:
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=100)
     collector = AuditCollector(now=lambda: 160.0)
     collector.show(
-        shown([twice, *lanes], [ChainCoverage(hostile, 5, None, at, 0.5), ChainCoverage("b", 5, 7, None, None)])
+        audit_snapshot(
+            [twice, *lanes], [ChainCoverage(hostile, 5, None, at, 0.5), ChainCoverage("b", 5, 7, None, None)]
+        )
     )
-    found = told(collector)
+    found = collect_metrics(collector)
     series = {labels: value for (name, labels), value in found.items() if name == "lane_open_messages"}
     assert len(series) == MOST_LANES and sum(series.values()) == len(lanes) + 1  # two are truncated to one name
     others = (("destination", ""), ("lane", OTHERS), ("protocol", ""), ("source", ""))
@@ -316,7 +318,7 @@ def test_removed_lanes_report_zero_and_ages_use_data_clocks() -> None:
         observed, promises = table(windows, OBSERVED_SCHEMA), PROMISES_SCHEMA.empty_table()
         audit = audit_table(table(rows, LEDGER_SCHEMA), observed, promises)
         collector.show(take_snapshot(WatchResult(0, None, audit, observed, promises, {}, 0, {}), [*audit.checks]))
-        return told(collector)
+        return collect_metrics(collector)
 
     found = look(rows)
     assert found["open_messages", ()] == 2 and found["open_oldest_seconds", ()] == 60
@@ -330,14 +332,14 @@ def test_removed_lanes_report_zero_and_ages_use_data_clocks() -> None:
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         yield other.getsockname()[1]
 
 
-def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_end_in_one_line(tmp_path: Path, used_port: int, capsys: pytest.CaptureFixture[str]) -> None:
     place = str(tmp_path / "ledger")
     create_ledger(place, 1)
     for arguments, text in (
@@ -348,7 +350,7 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
         (["--processes", "2"], "--processes: only with --reexecute"),
         (["--follow", "--interval", "0"], "--interval"),
         (["--follow", "--metrics-port", "99999"], "--metrics-port"),
-        (["--follow", "--metrics-port", str(taken)], f"--metrics-port: 127.0.0.1:{taken} is in use"),
+        (["--follow", "--metrics-port", str(used_port)], f"--metrics-port: 127.0.0.1:{used_port} is in use"),
         (["--follow", "--check", "honesty"], "--check honesty: must be one of"),
     ):
         assert execute(["audit", place, *arguments], build_app, "causeway") == BAD_INPUT, arguments
@@ -376,11 +378,11 @@ def test_empty_ledger_has_metrics(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
     create_ledger(place, 3)
     collector = AuditCollector()
-    assert told(collector)["up", ()] == 0
+    assert collect_metrics(collector)["up", ()] == 0
     with LedgerWatch(place) as watch:
         watched = watch.look()
         assert watched is not None and watched.commit == -1
         collector.show(take_snapshot(watched, [*watched.audit.checks]))
-    found = told(collector)
+    found = collect_metrics(collector)
     assert found["rows", ()] == 0 and found["lanes", ()] == 0 and found["open_oldest_seconds", ()] == 0
     assert isinstance(watched.audit.violations, pa.Table)

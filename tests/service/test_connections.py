@@ -50,7 +50,7 @@ ANY_STATUS = '{"protocol": "any", "lake": "any", "height": 0, "tick": 0, "time":
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CHECK_SECONDS", 0.05)
 
 

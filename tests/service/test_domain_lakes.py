@@ -30,7 +30,7 @@ SENDS = {
 }
 
 
-def requests_taken(lakes: DomainLakes, lake: str) -> list[tuple[int, int, int, int]]:
+def executed_requests(lakes: DomainLakes, lake: str) -> list[tuple[int, int, int, int]]:
     """Return (destination, source, substream, index) of the calls executed by a lake's programs."""
     rows = [row for row in lakes.events(lake) if row["kind"] == Kind.REQUEST and row["events"] & Event.EXECUTED]
     return [(row["destination"], row["source"], row["substream"], row["index"]) for row in rows]
@@ -48,7 +48,7 @@ def issued(lakes: DomainLakes, chain: str) -> int:
     return total({name: rows[name][0] for name in rows.names}, "issuance")
 
 
-def balances(lakes: DomainLakes) -> dict[str, int]:
+def domain_balances(lakes: DomainLakes) -> dict[str, int]:
     """Return the balances of domains in the settled books, by name."""
     node = lakes.nodes["near"]
     rows = node.opened.state_rows(node.network.manifest, "books", 0, lakes.views["near"].network.host_of)
@@ -66,21 +66,21 @@ def executed_again(lakes: DomainLakes, *names: str) -> None:
 
 def test_calls_and_transfers_go_both_ways(tmp_path: Path) -> None:
     with both(tmp_path, SENDS) as lakes:
-        given = balances(lakes)
+        given = domain_balances(lakes)
         lakes.until_idle()
         assert lakes.program("alice")["answered"] == 6
         assert lakes.program("treasury")["answered"] == 2
         assert lakes.program("bob")["answered"] == 5
         assert lakes.program("carol")["answered"] == 3
         for lake, count in (("near", 4), ("far", 5 + 2 + 3)):
-            taken = requests_taken(lakes, lake)
+            taken = executed_requests(lakes, lake)
             assert len(taken) == len(set(taken)) == count
         refused = {*lakes.refusals("near"), *lakes.refusals("far")}
         assert refused == {"BlocksFollowed", "ReceiptsFollowed"}
         # Delivered value is in the books as issued there, once the last receipts are confirmed.
         for _ in range(5):
             lakes.around()
-        found = balances(lakes)
+        found = domain_balances(lakes)
         assert found == {domain: issued(lakes, domain) for domain in ("left", "right", "third")}
         assert found["right"] != given["right"]
         executed_again(lakes)
@@ -172,7 +172,7 @@ def test_restarted_process_delivers_nothing_twice(tmp_path: Path) -> None:
                 break
         lakes.until_idle()
         for lake, count in (("near", 4), ("far", 10)):
-            taken = requests_taken(lakes, lake)
+            taken = executed_requests(lakes, lake)
             assert len(taken) == len(set(taken)) == count
 
 

@@ -12,7 +12,7 @@ from tests.service.test_domain_strangers import direction, flipped
 from tests.support.common.domain_lakes import DomainLakes, both, sending
 
 
-def lying(lakes: DomainLakes, kind: type, change: Callable[[Any], Any]) -> Callable[[Step, Any], Any]:
+def alter_answers(lakes: DomainLakes, kind: type, change: Callable[[Any], Any]) -> Callable[[Step, Any], Any]:
     return lambda step, answer: change(answer) if isinstance(step, kind) else answer
 
 
@@ -66,13 +66,13 @@ def test_process_delivers_no_false_claim_of_a_lake(tmp_path: Path) -> None:
             (ReadAnchor, without_items),
         ):
             lakes.memories[str(way)].lanes.clear()
-            passed = lakes.relay(way, lying(lakes, kind, change))
+            passed = lakes.relay(way, alter_answers(lakes, kind, change))
             assert passed.state is PassOutcome.REFUSED and passed.why, change
         assert len(lakes.submitted) == count
         lakes.memories[str(way)].lanes.clear()
         assert lakes.relay(way).state is PassOutcome.SUBMITTED
-        assert refused_names(lakes) <= {"BlocksFollowed", "ReceiptsFollowed"}
+        assert rejection_names(lakes) <= {"BlocksFollowed", "ReceiptsFollowed"}
 
 
-def refused_names(lakes: DomainLakes) -> set[str]:
+def rejection_names(lakes: DomainLakes) -> set[str]:
     return {*lakes.refusals("near"), *lakes.refusals("far")}

@@ -22,7 +22,9 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainLakes]:
         yield found
 
 
-def outcomes(lakes: DomainLakes, lake: str, *carried: tuple[str, Transaction]) -> list[list[tuple[str, str, int]]]:
+def rejection_outcomes(
+    lakes: DomainLakes, lake: str, *carried: tuple[str, Transaction]
+) -> list[list[tuple[str, str, int]]]:
     """Return reason, location and count of the rejections per transaction of one block."""
     names = [
         lakes.submit(lake, chain, encode_transaction(content), 2 + row).hash
@@ -38,7 +40,7 @@ def test_messages_are_looked_up_by_lane_and_nonce(lakes: DomainLakes) -> None:
     taken = handed_over(lakes, Messages, "left")
     envelope = taken.envelopes[0]
     ahead = replace(CrossDomainMessage.decode(taken.envelopes[1]), nonce=40).encode()
-    found = outcomes(
+    found = rejection_outcomes(
         lakes,
         "near",
         ("left", Messages((envelope,), (False,))),
@@ -59,13 +61,13 @@ def test_messages_are_looked_up_by_lane_and_nonce(lakes: DomainLakes) -> None:
 def test_receipts_and_headers(lakes: DomainLakes) -> None:
     known = handed_over(lakes, Receipts, "main")
     nobody = Receipts((replace(known.receipts[0], domain=50),))
-    stale, strange = outcomes(lakes, "near", ("main", known), ("main", nobody))
+    stale, strange = rejection_outcomes(lakes, "near", ("main", known), ("main", nobody))
     domain = lakes.ends.place.chains[known.receipts[0].domain + 1]
     assert stale == [("Stale", f"main: receipt of {domain}", len(known.receipts))]
     assert strange == [("InvalidChain", "main: receipt", 1)]
     blocks = lakes.read_blocks(None)
-    assert outcomes(lakes, "far", ("main", blocks)) == [[]]
-    assert outcomes(lakes, "far", ("main", blocks)) == [[("Stale", "main", 1)]]
+    assert rejection_outcomes(lakes, "far", ("main", blocks)) == [[]]
+    assert rejection_outcomes(lakes, "far", ("main", blocks)) == [[("Stale", "main", 1)]]
 
 
 def test_user_messages_are_excluded(lakes: DomainLakes) -> None:

@@ -37,7 +37,7 @@ EXECUTED = {"near": 3, "far": 6}
 """How many calls programs of each lake execute; transfers run no program."""
 
 
-class Served:
+class ServedLakes:
     """Both lakes, each served by a process."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
@@ -120,9 +120,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, seconds: float = 0.5) -> Iterator[Served]:
+def serve_lakes(folder: Path, seconds: float = 0.5) -> Iterator[ServedLakes]:
     """Serve both lakes with a block interval while the body runs."""
-    lakes = Served(folder, seconds)
+    lakes = ServedLakes(folder, seconds)
     try:
         yield lakes
     finally:
@@ -132,7 +132,7 @@ def served(folder: Path, seconds: float = 0.5) -> Iterator[Served]:
 
 
 def test_two_lakes_and_a_relay_process(tmp_path: Path) -> None:
-    with served(tmp_path, seconds=0.3) as lakes:
+    with serve_lakes(tmp_path, seconds=0.3) as lakes:
         time.sleep(0.6)  # some blocks, so that the scenario's calls are sent
         relay = lakes.relay("--once")
         output, error = relay.communicate(timeout=SECONDS)
@@ -149,7 +149,7 @@ def test_two_lakes_and_a_relay_process(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_servers_and_relay_processes_resume(tmp_path: Path) -> None:
     chance = random.Random(7)
-    with served(tmp_path) as lakes:
+    with serve_lakes(tmp_path) as lakes:
         relay = lakes.relay()
         for number in range(max(3, KILLS)):
             time.sleep(chance.uniform(0.5, 2.5))

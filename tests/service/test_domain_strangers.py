@@ -55,7 +55,7 @@ def handed_over(lakes: DomainLakes, kind: type[Transaction], chain: str) -> Any:
     return next(one for one in read if isinstance(one, kind))
 
 
-def refused(lakes: DomainLakes, lake: str, chain: str, *transactions: Transaction) -> dict[str, int]:
+def new_rejections(lakes: DomainLakes, lake: str, chain: str, *transactions: Transaction) -> dict[str, int]:
     """Return the new reasons in a lake's events after transactions."""
     before = lakes.refusals(lake)
     for transaction in transactions:
@@ -80,26 +80,26 @@ def test_unsigned_or_unlinked_blocks_are_rejected(lakes: DomainLakes) -> None:
         return replace(blocks, signature=DRAWN._key("main").sign(block_signing_bytes("main", blocks.headers[-1].hash)))
 
     stranger = STRANGER.sign(block_signing_bytes("main", last.hash))
-    assert refused(lakes, "far", "main", replace(found, signature=stranger)) == {"BadSignature": 1}
+    assert new_rejections(lakes, "far", "main", replace(found, signature=stranger)) == {"BadSignature": 1}
     other = (*found.headers[:-1], replace(last, state_root=bytes(32)))
-    assert refused(lakes, "far", "main", replace(found, headers=other)) == {"BadSignature": 1}
+    assert new_rejections(lakes, "far", "main", replace(found, headers=other)) == {"BadSignature": 1}
     # Signed by the author as a domain's block, or on another author's blocks.
     wrong = replace(found, signature=DRAWN._key("main").sign(block_signing_bytes("left", last.hash)))
-    assert refused(lakes, "far", "main", wrong) == {"BadSignature": 1}
+    assert new_rejections(lakes, "far", "main", wrong) == {"BadSignature": 1}
     gap = signed(Blocks((last,), b""))
-    assert refused(lakes, "far", "main", gap) == {"UnknownParent": 1}
+    assert new_rejections(lakes, "far", "main", gap) == {"UnknownParent": 1}
     broken = signed(Blocks((replace(found.headers[0], state_root=bytes(32)), *found.headers[1:]), b""))
-    assert refused(lakes, "far", "main", broken) == {"UnknownParent": 1}
+    assert new_rejections(lakes, "far", "main", broken) == {"UnknownParent": 1}
     first = found.headers[0]
     same = signed(Blocks((first, replace(last, parent=first.hash, number=first.number)), b""))
-    assert refused(lakes, "far", "main", same) == {"NumberNotAscending": 1}
+    assert new_rejections(lakes, "far", "main", same) == {"NumberNotAscending": 1}
     back = lakes.read_blocks(known - 2)
     again = signed(Blocks(back.headers[:1], b""))
-    assert refused(lakes, "far", "main", again) == {"Stale": 1}
+    assert new_rejections(lakes, "far", "main", again) == {"Stale": 1}
     forked = signed(Blocks((replace(back.headers[0], state_root=bytes(32)),), b""))
-    assert refused(lakes, "far", "main", forked) == {"ConsensusForked": 1}
+    assert new_rejections(lakes, "far", "main", forked) == {"ConsensusForked": 1}
     assert lakes.views["far"].followed()["best"] == known
-    assert refused(lakes, "far", "main", found) == {"BlocksFollowed": 1}
+    assert new_rejections(lakes, "far", "main", found) == {"BlocksFollowed": 1}
     assert lakes.views["far"].followed()["best"] == last.number
 
 
@@ -113,7 +113,7 @@ def shown_of(lakes: DomainLakes, domain: str, receipt: bool = True, declared: bo
     return anchor["block"], ConfirmedDomain(lakes.ends.place.domain(domain), *nodes)
 
 
-def _known(followed: dict[str, Any], what: str) -> dict[str, int]:
+def _known_blocks(followed: dict[str, Any], what: str) -> dict[str, int]:
     return {one["domain"]: one["block"] for one in followed[what]}
 
 
@@ -127,13 +127,13 @@ def test_domain_contents_of_a_final_block_are_proved(lakes: DomainLakes) -> None
     followed = lakes.views["far"].followed()
     assert followed["final"] > final
     block, right = shown_of(lakes, "right")
-    if _known(followed, "receipts") == {"right": block, "third": block}:
-        assert refused(lakes, "far", "main", honest) == {"Stale": 1}
-        assert refused(lakes, "far", "main", Confirmed(block + 1, (right,))) == {"BlockNotFinal": 1}
+    if _known_blocks(followed, "receipts") == {"right": block, "third": block}:
+        assert new_rejections(lakes, "far", "main", honest) == {"Stale": 1}
+        assert new_rejections(lakes, "far", "main", Confirmed(block + 1, (right,))) == {"BlockNotFinal": 1}
     lakes.produce(2)
     lakes.relay(direction(lakes, "receipts of right"))
     blocks = lakes.read_blocks(lakes.views["far"].followed()["best"])
-    assert refused(lakes, "far", "main", blocks) == {"BlocksFollowed": 1}
+    assert new_rejections(lakes, "far", "main", blocks) == {"BlocksFollowed": 1}
     block, right = shown_of(lakes, "right")
     _, third = shown_of(lakes, "third")
     for name in ("receipt", "declared"):
@@ -141,26 +141,28 @@ def test_domain_contents_of_a_final_block_are_proved(lakes: DomainLakes) -> None
         for row in range(len(proof)):
             nodes = tuple(sorted((*proof[:row], flipped(proof[row], len(proof[row]) - 1), *proof[row + 1 :])))
             bad = replace(right, **{name: nodes})
-            assert refused(lakes, "far", "main", Confirmed(block, (bad,))) == {"BadProof": 1}
+            assert new_rejections(lakes, "far", "main", Confirmed(block, (bad,))) == {"BadProof": 1}
         missing = replace(right, **{name: proof[1:]})
-        assert refused(lakes, "far", "main", Confirmed(block, (missing,))) == {"BadProof": 1}
+        assert new_rejections(lakes, "far", "main", Confirmed(block, (missing,))) == {"BadProof": 1}
         swapped = replace(right, **{name: getattr(third, name)})
-        assert refused(lakes, "far", "main", Confirmed(block, (swapped,))) == {"BadProof": 1}
-    assert refused(lakes, "far", "main", Confirmed(block, (replace(right, domain=0),))) == {"InvalidChain": 1}
-    assert refused(lakes, "far", "main", Confirmed(block, (right, right))) == {"InvalidChain": 1}
-    assert refused(lakes, "far", "main", Confirmed(block - 5, (right,))) in ({"Stale": 1}, {"BadProof": 1})
+        assert new_rejections(lakes, "far", "main", Confirmed(block, (swapped,))) == {"BadProof": 1}
+    assert new_rejections(lakes, "far", "main", Confirmed(block, (replace(right, domain=0),))) == {"InvalidChain": 1}
+    assert new_rejections(lakes, "far", "main", Confirmed(block, (right, right))) == {"InvalidChain": 1}
+    assert new_rejections(lakes, "far", "main", Confirmed(block - 5, (right,))) in ({"Stale": 1}, {"BadProof": 1})
     # A carrier's omissions delay nothing permanently.
     _, part = shown_of(lakes, "right", declared=False)
-    assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"ReceiptsFollowed": 1}
-    assert refused(lakes, "far", "main", Confirmed(block, (part,))) == {"Stale": 1}
+    assert new_rejections(lakes, "far", "main", Confirmed(block, (part,))) == {"ReceiptsFollowed": 1}
+    assert new_rejections(lakes, "far", "main", Confirmed(block, (part,))) == {"Stale": 1}
     followed = lakes.views["far"].followed()
-    assert _known(followed, "receipts")["right"] == block > _known(followed, "declared")["right"]
-    assert _known(followed, "receipts")["third"] < block, "of the other domain what was known is"
+    assert _known_blocks(followed, "receipts")["right"] == block > _known_blocks(followed, "declared")["right"]
+    assert _known_blocks(followed, "receipts")["third"] < block, "of the other domain what was known is"
     lakes.relay(direction(lakes, "blocks of main"))
     lakes.nodes["far"].produce()
     followed = lakes.views["far"].followed()
-    assert _known(followed, "receipts") == _known(followed, "declared") == {"right": block, "third": block}
-    assert refused(lakes, "far", "main", Confirmed(block, (right, third))) == {"Stale": 1}
+    assert (
+        _known_blocks(followed, "receipts") == _known_blocks(followed, "declared") == {"right": block, "third": block}
+    )
+    assert new_rejections(lakes, "far", "main", Confirmed(block, (right, third))) == {"Stale": 1}
 
 
 @pytest.mark.parametrize(("comes", "shows"), [("first", "one domain"), ("last", "nothing")])
@@ -171,11 +173,11 @@ def test_incomplete_block_evidence_by_strangers_stops_nobody(tmp_path: Path, com
         lakes.produce()
         for _ in range(40):
             if comes == "first":
-                _ahead(lakes, shows)
+                _submit_ahead(lakes, shows)
             for way in lakes.ends.directions:
                 lakes.relay(way)
             if comes == "last":
-                _ahead(lakes, shows)
+                _submit_ahead(lakes, shows)
             lakes.produce()
             if answered := [lakes.program(name)["answered"] for name in ("alice", "bob")] == [2, 2]:
                 break
@@ -183,7 +185,7 @@ def test_incomplete_block_evidence_by_strangers_stops_nobody(tmp_path: Path, com
         assert answered
 
 
-def _ahead(lakes: DomainLakes, shows: str) -> None:
+def _submit_ahead(lakes: DomainLakes, shows: str) -> None:
     known = lakes.views["far"].followed()["best"]
     blocks = lakes.read_blocks(known)
     lakes.submit("far", "main", encode_transaction(blocks), relayer=66)
@@ -218,7 +220,7 @@ def test_unsigned_or_unlinked_receipts_are_rejected(lakes: DomainLakes) -> None:
         return SignedReceipt(1, changed, signed(changed))
 
     def one(receipt: SignedReceipt) -> dict[str, int]:
-        return refused(lakes, "near", "main", Receipts((receipt,)))
+        return new_rejections(lakes, "near", "main", Receipts((receipt,)))
 
     assert one(replace(first, signature=bytes(64))) == {"BadSignature": 1}
     assert one(replace(first, domain=2)) == {"BadSignature": 1}
@@ -235,7 +237,7 @@ def test_unsigned_or_unlinked_receipts_are_rejected(lakes: DomainLakes) -> None:
         out = {**transfers, "transfers_out": [{"chain_id": foreign, "amount": 1}]}
         assert one(altered(transfers=out)) == {"InvalidReceipt": 1}
     assert lakes.views["near"].receipted("right")["number"] == known
-    assert refused(lakes, "near", "main", Receipts((first, second))) == {}
+    assert new_rejections(lakes, "near", "main", Receipts((first, second))) == {}
     assert lakes.views["near"].receipted("right")["number"] == rows[1]["number"]
     assert one(first) == {"Stale": 1}
 
@@ -295,13 +297,13 @@ def test_envelope_with_one_altered_byte_is_rejected(tmp_path: Path, target: str)
         places = range(0, len(envelope), max(1, len(envelope) // 60))
         bad = tuple(flipped(envelope, at) for at in places)
         before = lakes.views[lake].channels(target, source, None)["channels"]
-        found = refused(lakes, lake, target, Messages(bad, (False,) * len(bad)))
+        found = new_rejections(lakes, lake, target, Messages(bad, (False,) * len(bad)))
         decoded = CrossDomainMessage.decode(envelope)
         tag = sum(1 for one in bad if _differs_in_tag_alone(one, decoded))
         assert sum(found.values()) == len(bad) - tag
         assert set(found) <= {"BadProof", "FailedToDecode", "InvalidChain", "INVALID_CHANNEL", "IN_FUTURE_NONCE"}
         assert lakes.views[lake].channels(target, source, None)["channels"] == before or tag
-        assert refused(lakes, lake, target, Messages((envelope,), (True,))) == {"BadProof": 1}
+        assert new_rejections(lakes, lake, target, Messages((envelope,), (True,))) == {"BadProof": 1}
         lakes.memories[str(way)].lanes.clear()
         lakes.until_idle()
         (row,) = lakes.views[lake].channels(target, source, None)["channels"]
@@ -343,7 +345,7 @@ def test_messages_a_chain_would_reject_are_rejected_before_queueing(lakes: Domai
     ):
         with pytest.raises(InvalidInput, match=text):
             lakes.submit("near", "left", data)
-    assert refused(lakes, "near", "left", messages) == {"FailedToDecode": 1}
+    assert new_rejections(lakes, "near", "left", messages) == {"FailedToDecode": 1}
 
 
 def test_invalid_requests_are_reported_by_key(lakes: DomainLakes) -> None:

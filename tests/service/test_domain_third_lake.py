@@ -93,7 +93,7 @@ NOBODY_WAITS = 99
 HALF, WHOLE = 2**127 - 1, 2**128 - 1
 
 
-def huge(target: str) -> list[Message]:
+def overflowing_messages(target: str) -> list[Message]:
     """Return messages with amounts beyond the sums of a chain, together or alone."""
     amounts = (HALF, HALF, HALF, WHOLE)
     found = [transfer(target, nonce, amount) for nonce, amount in enumerate(amounts)]
@@ -102,7 +102,7 @@ def huge(target: str) -> list[Message]:
     return [*found, transfer(target, 8, HALF, 2**64 - 1), transfer(target, 9, HALF, 2**64 - 1)]
 
 
-def answered_hugely(nonce: int) -> Message:
+def overflowing_response(nonce: int) -> Message:
     """Return a response to a call of ``left`` with a refund above the payment."""
     payload = content("left", nonce, WHOLE, call=False).payload
     assert isinstance(payload, EndpointRequest)
@@ -119,8 +119,8 @@ def test_overflowing_amounts_end_nothing(tmp_path: Path, target: str, declares: 
     with both(tmp_path, sends, options=POOR, more=FOURTH) as lakes:
         lakes.produce()
         fourth = Stranger(lakes)
-        messages = huge(target)
-        answers = [answered_hugely(nonce) for nonce in range(2)] if target == "left" else []
+        messages = overflowing_messages(target)
+        answers = [overflowing_response(nonce) for nonce in range(2)] if target == "left" else []
         for message in (*messages, *answers):
             fourth.holds(message)
         fourth.declare(target, transfers_out={target: 6 * FEE} if declares else {})

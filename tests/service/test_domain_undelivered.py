@@ -45,7 +45,7 @@ class Local:
         return "00" * 32, 1
 
 
-def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answer: answer) -> dict[str, DomainProgress]:
+def relay_until_idle(lakes: DomainLakes, altered: Altered = lambda step, answer: answer) -> dict[str, DomainProgress]:
     """Relay until nothing is left; return the results by direction."""
     passes = 0
 
@@ -77,7 +77,7 @@ def test_lake_claiming_a_missing_message_is_given_up(tmp_path: Path, grows: bool
         return answer.model_copy(update={"channels": [said]})
 
     with both(tmp_path, {"far": sending("bob", "echo-left", 2)}, options=QUICK) as lakes:
-        found = carried_to_the_end(lakes, one_more)
+        found = relay_until_idle(lakes, one_more)
         assert lakes.program("bob")["answered"] == 2
         hopeless = {name for name, progress in found.items() if progress.hopeless}
         assert hopeless == {"right>left"}
@@ -99,7 +99,7 @@ def test_domain_without_further_confirmed_receipts_is_given_up(tmp_path: Path) -
         data = replace(honest, fields=fields).encode()
         signed = SignedReceipt(lakes.ends.place.domain("right"), data, DRAWN.receipt("right", data))
         lakes.submit("near", "main", encode_transaction(Receipts((signed,))))
-        found = carried_to_the_end(lakes)
+        found = relay_until_idle(lakes)
         assert lakes.program("alice")["answered"] == 0
         hopeless = {name: progress.why for name, progress in found.items() if progress.hopeless}
         assert set(hopeless) == {"receipts of right", "right>left"}
@@ -121,12 +121,12 @@ def test_lake_repeating_itself_is_given_up_with_a_reason(tmp_path: Path) -> None
 
     with both(tmp_path, {"near": sending("alice", "echo-right", 1)}, options=QUICK) as lakes:
         lakes.produce(2)
-        found = carried_to_the_end(lakes, same)
+        found = relay_until_idle(lakes, same)
         blocks = found["blocks of main"]
         assert blocks.given_up and blocks.why == NOTHING_MOVES
 
 
-def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
+def stall_lengths(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
     """Return the stall lengths of a memory over successive observations of a target.
 
     Each observation has the expected and existing index per lane, the latest known consensus block, and the height.
@@ -146,31 +146,31 @@ def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
 def test_only_target_progress_resets_the_stall_timeout() -> None:
     lane, other = (0, False), (1, False)
     # Count blocks of the consensus chain; while it stalls, blocks of the target.
-    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (3, 9)}, 30, 2), ({lane: (3, 9)}, 30, 60)) == [0, 20, 58]
-    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 5)}, 30, 2), ({lane: (4, 5)}, 33, 3)) == [0, 0, 3]
+    assert stall_lengths(({lane: (3, 4)}, 10, 1), ({lane: (3, 9)}, 30, 2), ({lane: (3, 9)}, 30, 60)) == [0, 20, 58]
+    assert stall_lengths(({lane: (3, 4)}, 10, 1), ({lane: (4, 5)}, 30, 2), ({lane: (4, 5)}, 33, 3)) == [0, 0, 3]
     # While one lane progresses, all are awaited; a new lane is no progress.
     both_lanes = {lane: (3, 4), other: (0, 2)}
-    assert waited((both_lanes, 10, 1), (both_lanes | {other: (1, 2)}, 30, 2), (both_lanes, 31, 3)) == [0, 0, 1]
-    assert waited(({lane: (3, 4)}, 10, 1), (both_lanes, 30, 2)) == [0, 20]
+    assert stall_lengths((both_lanes, 10, 1), (both_lanes | {other: (1, 2)}, 30, 2), (both_lanes, 31, 3)) == [0, 0, 1]
+    assert stall_lengths(({lane: (3, 4)}, 10, 1), (both_lanes, 30, 2)) == [0, 20]
     # Before the consensus chain is known, its numbers have no meaning.
-    assert waited(({lane: (0, 1)}, None, 1), ({lane: (0, 1)}, 900, 2), ({lane: (0, 1)}, 905, 3)) == [0, 0, 5]
+    assert stall_lengths(({lane: (0, 1)}, None, 1), ({lane: (0, 1)}, 900, 2), ({lane: (0, 1)}, 905, 3)) == [0, 0, 5]
     # All was accepted in between: later messages are awaited anew.
-    assert waited(({lane: (3, 4)}, 10, 1), ({lane: (4, 4)}, 20, 2), ({lane: (4, 5)}, 30, 3)) == [0, 0, 0]
+    assert stall_lengths(({lane: (3, 4)}, 10, 1), ({lane: (4, 4)}, 20, 2), ({lane: (4, 5)}, 30, 3)) == [0, 0, 0]
 
 
 def test_reverted_progress_does_not_reset_the_stall_timeout() -> None:
     lane = (0, False)
     # The target reverts its progress, or its height.
     looks = [({lane: (expected, 2)}, 10 * at, 1) for at, expected in enumerate((0, 1, 2, 0, 1, 2, 0))]
-    assert waited(*looks) == [0, 0, 0, 0, 10, 20, 30]
-    assert waited(*[({lane: (3, 4)}, best, height) for best, height in ((9, 9), (8, 8), (9, 9), (12, 8))]) == [
+    assert stall_lengths(*looks) == [0, 0, 0, 0, 10, 20, 30]
+    assert stall_lengths(*[({lane: (3, 4)}, best, height) for best, height in ((9, 9), (8, 8), (9, 9), (12, 8))]) == [
         0
     ] * 3 + [3]
     # The source reverts its claims.
-    assert waited(({lane: (3, 4)}, 10, 1), ({}, 20, 2), ({lane: (3, 4)}, 30, 3)) == [0, 10, 20]
+    assert stall_lengths(({lane: (3, 4)}, 10, 1), ({}, 20, 2), ({lane: (3, 4)}, 30, 3)) == [0, 10, 20]
 
 
-class Said:
+class ScriptedClients:
     """Clients of two lakes that only list their channels, with requests from left to right."""
 
     def __init__(self, sent: Sequence[int], taken: Sequence[int], heights: Sequence[int] = ()) -> None:
@@ -195,14 +195,14 @@ class Said:
 @pytest.mark.parametrize(
     "said",
     [
-        Said(sent=[2], taken=[0, 1, 2]),
-        Said(sent=[2], taken=[0, 1]),
-        Said(sent=[2, 1, 3], taken=[1]),
-        Said(sent=[2], taken=[0], heights=[7, 8, 9]),
+        ScriptedClients(sent=[2], taken=[0, 1, 2]),
+        ScriptedClients(sent=[2], taken=[0, 1]),
+        ScriptedClients(sent=[2, 1, 3], taken=[1]),
+        ScriptedClients(sent=[2], taken=[0], heights=[7, 8, 9]),
     ],
     ids=["taken, and then not", "taken in part, and then not", "sent, and then not", "blocks made, and then not"],
 )
-def test_direction_with_reverting_claims_is_given_up(said: Said) -> None:
+def test_direction_with_reverting_claims_is_given_up(said: ScriptedClients) -> None:
     clients: Any = {"a": said, "b": said}
     place = RelayPlacement("main", "a", ("main", "left", "right"), LIMITS)
     ends = LakeDirections((ChainPair("a", "left", "right"),), place, ("right",))

@@ -52,7 +52,7 @@ def booked(lakes: DomainLakes) -> dict[tuple[str, str, str], int]:
     }
 
 
-def confirmed(lakes: DomainLakes, domain: str) -> int:
+def last_confirmed(lakes: DomainLakes, domain: str) -> int:
     """Return the number of a domain's last confirmed block."""
     return int(lakes.views["near"].receipted(domain)["confirmed"])
 
@@ -64,18 +64,18 @@ def stopped(lakes: DomainLakes) -> list[str]:
     return [node.opened.names[domain] for domain in rows["domain"].tolist()]
 
 
-def nothing(transfers: Transfers) -> Transfers:
+def declare_nothing(transfers: Transfers) -> Transfers:
     """Declare no value."""
     return {name: [] for name in transfers}
 
 
-def fees_alone(transfers: Transfers) -> Transfers:
+def declare_fees_only(transfers: Transfers) -> Transfers:
     """Declare only fees as sent."""
     out = [{**one, "amount": min(one["amount"], 4)} for one in transfers["transfers_out"]]
     return {**transfers, "transfers_out": out}
 
 
-@pytest.mark.parametrize("says", [nothing, pytest.param(fees_alone, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("says", [declare_nothing, pytest.param(declare_fees_only, marks=pytest.mark.slow)])
 def test_value_without_a_receipt_is_never_credited(tmp_path: Path, says: Any) -> None:
     """A recipient could pass it on and would be stopped: alice is to send 120,000."""
     with both(tmp_path, SENDS, options=POOR) as lakes:
@@ -85,7 +85,7 @@ def test_value_without_a_receipt_is_never_credited(tmp_path: Path, says: Any) ->
         refused = lakes.refusals("near")
         assert set(stopped(lakes)) <= {"right"}
         assert "LowBalanceOnDomain" not in refused
-        if says is nothing:
+        if says is declare_nothing:
             assert refused["FailedToNoteTransferIn"] == 2
         else:
             assert refused["BalanceUnderflow"] >= 2, "both requests are answered so"
@@ -93,7 +93,7 @@ def test_value_without_a_receipt_is_never_credited(tmp_path: Path, says: Any) ->
         assert lakes.program("alice")["answered"] == 3
         assert lakes.program("carol")["answered"] == 2
         for domain in ("left", "third"):
-            assert confirmed(lakes, domain) > 35
+            assert last_confirmed(lakes, domain) > 35
             assert booked(lakes)["BALANCE", domain, ""] == issued(lakes, domain)
         executed_again(lakes, "near")
 

@@ -13,7 +13,7 @@ from tests.support.common.lakes import Lakes, both
 ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "header_hash"), "00" * 32)
 
 
-def refused(lakes: Lakes, altered: Any) -> str:
+def rejection_reason(lakes: Lakes, altered: Any) -> str:
     """Return the reason of a pass to the right without a transaction."""
     passed = lakes.relay("right", altered=altered)
     assert (passed.state, passed.transactions, lakes.submitted) == (PassState.REFUSED, 0, [])
@@ -28,7 +28,7 @@ def test_invalid_proofs_are_not_paid_for(tmp_path: Path) -> None:
         return answer
 
     with both(tmp_path) as lakes:
-        assert "a proof of left is none" in refused(lakes, another_value)
+        assert "a proof of left is none" in rejection_reason(lakes, another_value)
         lakes.until_idle()
         lakes.check(5)
 
@@ -36,13 +36,13 @@ def test_invalid_proofs_are_not_paid_for(tmp_path: Path) -> None:
 def test_header_of_another_chain_is_not_paid_for(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         other = bytes.fromhex(lakes.views["right"].header("right", lakes.views["left"].height())["signed_header"])
-        why = refused(lakes, lambda step, answer: other if isinstance(step, ReadHeader) else answer)
+        why = rejection_reason(lakes, lambda step, answer: other if isinstance(step, ReadHeader) else answer)
         assert "trusted validators hash to" in why
 
 
 def test_invalid_header_is_not_paid_for(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
-        why = refused(lakes, lambda step, answer: answer[:-1] if isinstance(step, ReadHeader) else answer)
+        why = rejection_reason(lakes, lambda step, answer: answer[:-1] if isinstance(step, ReadHeader) else answer)
         assert "header update" in why
 
 
@@ -50,7 +50,7 @@ def test_header_of_another_height_is_not_paid_for(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         old = bytes.fromhex(lakes.views["left"].header("left", 1)["signed_header"])
         lakes.nodes["left"].produce()
-        why = refused(lakes, lambda step, answer: old if isinstance(step, ReadHeader) else answer)
+        why = rejection_reason(lakes, lambda step, answer: old if isinstance(step, ReadHeader) else answer)
         assert "height 1" in why
 
 

@@ -52,7 +52,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(folder / name) for name in ("near", "far")}
 
 
-def stored(ledger: Ledger) -> dict[str, list[str]]:
+def read_tables(ledger: Ledger) -> dict[str, list[str]]:
     tables = {
         name: pa.concat_tables([ledger.rows(bucket, table=name) for bucket in range(ledger.buckets)])
         for name in ("ledger", "headers", "watermarks")
@@ -61,7 +61,7 @@ def stored(ledger: Ledger) -> dict[str, list[str]]:
     return {name: sorted(map(repr, table.to_pylist())) for name, table in tables.items()}
 
 
-def audited(place: str) -> AuditResult:
+def audit_place(place: str) -> AuditResult:
     with open_or_derive_ledger(place) as ledger:
         return audit_ledger(ledger, executor="in_process")
 
@@ -75,11 +75,11 @@ def test_two_lakes_in_one_ledger_resolve_each_others_unknowns(lakes: dict[str, s
     for target, order in ((one, ("near", "far")), (other, ("far", "near"))):
         counts = [ingest_lake(lakes[name], target, buckets=2).rows for name in order]
         assert ingest_lake(lakes["near"], target).commit is None and ingest_lake(lakes["far"], target).commit is None
-    assert stored(open_ledger(one)) == stored(open_ledger(other))
-    assert len(stored(open_ledger(one))["ledger"]) == sum(counts)  # no row is common to both
-    alone = verdicts(audited(lakes["near"]))
+    assert read_tables(open_ledger(one)) == read_tables(open_ledger(other))
+    assert len(read_tables(open_ledger(one))["ledger"]) == sum(counts)  # no row is common to both
+    alone = verdicts(audit_place(lakes["near"]))
     assert {alone[name] for name in ("exactly_once", "authenticity", "answers_without_request")} == {"INCONCLUSIVE"}
-    found = audited(one)
+    found = audit_place(one)
     together = verdicts(found)
     assert "FAILED" not in together.values()
     checks = ("exactly_once", "order", "gaps", "causality", "finality", "answers", "answers_without_request")
@@ -102,13 +102,13 @@ def test_grown_lake_is_ingested_beside_another_one(tmp_path: Path) -> None:
     for name in ("far", "near"):
         ingest_lake(str(tmp_path / "lakes" / name), target)
         ingest_lake(str(tmp_path / "lakes" / name), whole, buckets=1)
-    assert stored(open_ledger(target))["ledger"] == stored(open_ledger(whole))["ledger"]
+    assert read_tables(open_ledger(target))["ledger"] == read_tables(open_ledger(whole))["ledger"]
 
 
 def test_unrelated_lakes_are_rejected_in_one_ledger(lakes: dict[str, str], tmp_path: Path) -> None:
     target = str(tmp_path / "ledger")
     ingest_lake(lakes["near"], target)
-    before: Any = stored(open_ledger(target))
+    before: Any = read_tables(open_ledger(target))
     with both(tmp_path / "again", {}) as others:
         others.until_idle()
     with pytest.raises(InvalidInput, match="is another one that runs left too; give it a ledger of its own"):
@@ -118,4 +118,4 @@ def test_unrelated_lakes_are_rejected_in_one_ledger(lakes: dict[str, str], tmp_p
         alone.run()
     with pytest.raises(InvalidInput, match="is another one; give it a ledger of its own"):
         ingest_lake(str(tmp_path / "alone"), target)
-    assert stored(open_ledger(target)) == before
+    assert read_tables(open_ledger(target)) == before

@@ -39,7 +39,7 @@ def served(size: int = 0) -> Iterator[int]:
         yield port
 
 
-def scraped(port: int, path: str = "/metrics") -> str:
+def scrape_metrics(port: int, path: str = "/metrics") -> str:
     with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=ENOUGH) as answer:
         return str(answer.read().decode())
 
@@ -50,7 +50,7 @@ def connection(stack: ExitStack, port: int, said: bytes = b"") -> socket.socket:
     return found
 
 
-def heard(found: socket.socket) -> bytes:
+def read_all(found: socket.socket) -> bytes:
     """Return the data received until the other end closes."""
     data = b""
     try:
@@ -66,22 +66,22 @@ def test_slow_connections_exclude_nobody_and_share_threads(monkeypatch: pytest.M
     before = threading.active_count()
     with served() as port, ExitStack() as stack:
         slow = [connection(stack, port, b"GET /metrics HTTP/1.1\r\n") for _ in range(3 * MOST_ASKING)]
-        assert scraped(port).endswith("one 1.0\n")
+        assert scrape_metrics(port).endswith("one 1.0\n")
         assert threading.active_count() == before + 1
         # The oldest was evicted.
-        assert heard(slow[0]) == b""
+        assert read_all(slow[0]) == b""
         slow[-1].sendall(b"\r\n")
-        assert heard(slow[-1]).endswith(b"one 1.0\n")
+        assert read_all(slow[-1]).endswith(b"one 1.0\n")
     assert threading.active_count() == before
 
 
 def test_oversized_or_unfinished_requests_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with served() as port, ExitStack() as stack:
         monkeypatch.setattr(metrics_port, "SECONDS", 10 * ENOUGH)
-        assert heard(connection(stack, port, b"GET /" + b"x" * 2 * MOST_HEAD)) == b""
+        assert read_all(connection(stack, port, b"GET /" + b"x" * 2 * MOST_HEAD)) == b""
         monkeypatch.setattr(metrics_port, "SECONDS", 0.1)
-        assert heard(connection(stack, port, b"GET / HTTP/1.1\r\n")) == b""
-        assert scraped(port)
+        assert read_all(connection(stack, port, b"GET / HTTP/1.1\r\n")) == b""
+        assert scrape_metrics(port)
 
 
 def test_non_reading_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,16 +90,16 @@ def test_non_reading_client_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with served(size) as port, ExitStack() as stack:
         found = connection(stack, port, b"GET / HTTP/1.1\r\n\r\n")
         time.sleep(0.6)  # the system buffers some of it; the rest is dropped
-        assert len(heard(found)) < size
+        assert len(read_all(found)) < size
     with served() as port:
-        assert scraped(port)
+        assert scrape_metrics(port)
 
 
 def test_other_requests_are_rejected() -> None:
     with served() as port, ExitStack() as stack:
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            scraped(port, "/nothing")
-        assert b" 405 " in heard(connection(stack, port, b"POST /metrics HTTP/1.1\r\n\r\n"))
+            scrape_metrics(port, "/nothing")
+        assert b" 405 " in read_all(connection(stack, port, b"POST /metrics HTTP/1.1\r\n\r\n"))
         with pytest.raises(InvalidInput, match=r"--metrics-port.* is in use"), serve_metrics(One(), port):
             pass
     with serve_metrics(One(), None) as none:

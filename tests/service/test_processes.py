@@ -71,7 +71,7 @@ def opened(folder: Path, own: str) -> Node:
     return Node(scenario, str(folder / own), BlockPace(0, on_demand=True), keys=keys)
 
 
-class Served:
+class ServedLakes:
     """Both lakes, each served by a process."""
 
     def __init__(self, folder: Path, calls: int, *arguments: str, **scenario: Any) -> None:
@@ -148,8 +148,8 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, calls: int, *arguments: str, **scenario: Any) -> Iterator[Served]:
-    lakes = Served(folder, calls, *arguments, **scenario)
+def served(folder: Path, calls: int, *arguments: str, **scenario: Any) -> Iterator[ServedLakes]:
+    lakes = ServedLakes(folder, calls, *arguments, **scenario)
     try:
         yield lakes
     finally:

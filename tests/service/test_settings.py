@@ -110,7 +110,9 @@ def test_two_addresses_of_one_lake_are_rejected_before_signing() -> None:
         asyncio.run(ask("one", "one"))
 
 
-def between(a: dict[str, Any], b: dict[str, Any], only: tuple[str, ...] = (), side: str = "both") -> list[str]:
+def derive_directions(
+    a: dict[str, Any], b: dict[str, Any], only: tuple[str, ...] = (), side: str = "both"
+) -> list[str]:
     async def find() -> list[str]:
         served = {"a": a, "b": b}
         transport = httpx.MockTransport(lambda request: httpx.Response(200, json=served[request.url.host]))
@@ -129,9 +131,9 @@ B = status_of(("one", True), ("two", True), ("three", False))
 
 
 def test_directions_are_derived_from_external_chains() -> None:
-    assert between(A, B) == ["one>three", "two>three", "three>one", "three>two"]
-    assert between(A, B, ("three/two",)) == ["two>three", "three>two"]
-    assert between(A, B, ("one/three",), "b") == ["one>three"]
+    assert derive_directions(A, B) == ["one>three", "two>three", "three>one", "three>two"]
+    assert derive_directions(A, B, ("three/two",)) == ["two>three", "three>two"]
+    assert derive_directions(A, B, ("one/three",), "b") == ["one>three"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_directions_are_derived_from_external_chains() -> None:
 )
 def test_mismatched_lakes_are_rejected(other: dict[str, Any], error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
-        between(A, other)
+        derive_directions(A, other)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_lakes_with_unrelayable_messages_are_rejected(
         asyncio.run(find_relay("http://a", "http://b"))
 
 
-def asked(respond: Any, tries: int = 3) -> Any:
+def submit_result(respond: Any, tries: int = 3) -> Any:
     """Return the result of a transaction answered by ``respond``; earlier requests get normal answers."""
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -188,7 +190,7 @@ def asked(respond: Any, tries: int = 3) -> Any:
     return asyncio.run(ask())
 
 
-def taken(request: httpx.Request) -> httpx.Response:
+def accept_response(request: httpx.Request) -> httpx.Response:
     """Return a lake's answer to an accepted transaction."""
     body = json.loads(request.content)
     sender, content = bytes.fromhex(body["sender"]), body["content"]
@@ -203,7 +205,7 @@ def test_busy_lake_is_asked_again() -> None:
             httpx.Response(429, json={"error": "QuotaExceeded", "text": "too much"}),
         ]
     )
-    assert asked(lambda request: next(answers, None) or taken(request))[1] is None
+    assert submit_result(lambda request: next(answers, None) or accept_response(request))[1] is None
 
 
 def test_possibly_delivered_transaction_is_resent_unchanged() -> None:
@@ -213,9 +215,9 @@ def test_possibly_delivered_transaction_is_resent_unchanged() -> None:
         tried.append(json.loads(request.content))
         if len(tried) < 3:
             raise httpx.ReadTimeout("no answer", request=request)
-        return taken(request)
+        return accept_response(request)
 
-    assert asked(broken)[1] is None
+    assert submit_result(broken)[1] is None
     assert tried[0] == tried[1] == tried[2]
     assert (tried[0]["nonce"], tried[0]["lake"]) == (8, "one")
 
@@ -225,9 +227,13 @@ def test_nonce_used_by_another_process_is_requested_again() -> None:
 
     def used(request: httpx.Request) -> httpx.Response:
         tried.append(json.loads(request.content)["nonce"])
-        return taken(request) if len(tried) > 1 else httpx.Response(409, json={"error": "NonceRefused", "text": "used"})
+        return (
+            accept_response(request)
+            if len(tried) > 1
+            else httpx.Response(409, json={"error": "NonceRefused", "text": "used"})
+        )
 
-    assert asked(used)[1] is None
+    assert submit_result(used)[1] is None
     assert tried == [8, 8]
 
 
@@ -247,7 +253,7 @@ def test_nonce_used_by_another_process_is_requested_again() -> None:
 )
 def test_invalid_answers(response: httpx.Response, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        asked(lambda request: response)
+        submit_result(lambda request: response)
 
 
 def test_invalid_address() -> None:

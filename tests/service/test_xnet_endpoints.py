@@ -150,7 +150,7 @@ TICK_SECONDS = 0.2
 MOST_SECONDS = 120.0
 
 
-def answered(folder: Path, own: str) -> int:
+def count_answered(folder: Path, own: str) -> int:
     """Return the number of a side's calls answered by the last height of its lake."""
     try:
         opened = open_lake(str(folder / own))
@@ -180,7 +180,7 @@ def test_two_processes_find_each_other_by_the_next_version(tmp_path: Path) -> No
 
     def until(own: str, count: int) -> None:
         end = time.monotonic() + MOST_SECONDS
-        while answered(tmp_path, own) < count:
+        while count_answered(tmp_path, own) < count:
             for member in members.values():
                 member.look()
             assert time.monotonic() < end, [member.last_lines() for member in members.values()]

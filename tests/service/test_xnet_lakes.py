@@ -96,7 +96,7 @@ def test_lagging_node_serves_available_slices_after_a_vacuum(tmp_path: Path) -> 
     lakes.close()
 
 
-def carried(lakes: Lakes, own: str, payload: bytes, carrier: int | None = None) -> pa.Table:
+def carried_row(lakes: Lakes, own: str, payload: bytes, carrier: int | None = None) -> pa.Table:
     row = {"chain": ENDS.index(own), "carrier": ENDS.index(OTHER[own]) if carrier is None else carrier}
     return pa.Table.from_pylist([{**row, "payload": payload}], CARRIED_SCHEMA)
 
@@ -117,12 +117,12 @@ def test_delivered_slices_are_verified_in_the_block_and_rejected_by_name(tmp_pat
         altered = [*(lie(good) for lie in LIES.values()), replace(good, certification=good.certification)]
         tick = right.manifest.tick
         for number, one in enumerate(altered):
-            right.step(tick + 1 + number, carried=carried(lakes, "right", encode_certified_stream_slice(one)))
+            right.step(tick + 1 + number, carried=carried_row(lakes, "right", encode_certified_stream_slice(one)))
         data = encode_certified_stream_slice(good)
-        right.step(tick + 10, carried=carried(lakes, "right", data))
-        right.step(tick + 11, carried=carried(lakes, "right", data[:-1]))
-        right.step(tick + 12, carried=carried(lakes, "right", data, carrier=77))
-        right.step(tick + 13, carried=carried(lakes, "right", data, carrier=1))
+        right.step(tick + 10, carried=carried_row(lakes, "right", data))
+        right.step(tick + 11, carried=carried_row(lakes, "right", data[:-1]))
+        right.step(tick + 12, carried=carried_row(lakes, "right", data, carrier=77))
+        right.step(tick + 13, carried=carried_row(lakes, "right", data, carrier=1))
         mismatch = "InvalidStream(RootHashMismatch)"
         assert lakes.refusals("right") == [
             mismatch,
@@ -144,7 +144,7 @@ def test_second_slice_of_a_stream_in_one_block_is_rejected(tmp_path: Path) -> No
     with both(tmp_path, calls=4) as lakes:
         lakes.settle("left")
         lakes.settle("right")
-        one = carried(lakes, "right", encode_certified_stream_slice(slice_of(lakes, "left")))
+        one = carried_row(lakes, "right", encode_certified_stream_slice(slice_of(lakes, "left")))
         right = lakes.nodes["right"].network
         right.step(right.manifest.tick + 1, carried=pa.concat_tables([one, one]))
         assert lakes.refusals("right") == ["InvalidStream(MoreThanOneSlice)"]

@@ -18,7 +18,7 @@ from tests.support.common.subnet_lakes import both
 from tests.support.ic.ic_streams import BEGIN, REMOTE
 
 
-def looks(one: Setting, still: StallDetector, seconds: int) -> list[PullsStalled | PullsResumed]:
+def pull_events(one: Setting, still: StallDetector, seconds: int) -> list[PullsStalled | PullsResumed]:
     """Pull once per second; return the log events."""
     found = []
     for _ in range(seconds):
@@ -30,11 +30,11 @@ def looks(one: Setting, still: StallDetector, seconds: int) -> list[PullsStalled
 
 def test_stall_is_logged_after_ten_seconds_then_ever_less_and_on_recovery() -> None:
     one, still = Setting({"a": down, "b": lying(SliceTamperer.made())}), StallDetector()
-    assert looks(one, still, 10) == []
-    (first,) = looks(one, still, 2)
+    assert pull_events(one, still, 10) == []
+    (first,) = pull_events(one, still, 2)
     assert isinstance(first, PullsStalled) and 10 <= first.seconds < 12
     assert first.failures["ConnectError"] > 2 and first.failures["RootHashMismatch"] == 1
-    told = looks(one, still, 1_500)
+    told = pull_events(one, still, 1_500)
     assert [isinstance(said, PullsStalled) and round(said.seconds, -1) for said in told] == [
         30,
         70,
@@ -44,11 +44,11 @@ def test_stall_is_logged_after_ten_seconds_then_ever_less_and_on_recovery() -> N
         1230,
     ]
     one.nodes = dict.fromkeys("ab", honest)
-    (last,) = looks(one, still, 1_000)
+    (last,) = pull_events(one, still, 1_000)
     assert isinstance(last, PullsResumed) and last.seconds > 1_500
     one.nodes = dict.fromkeys("ab", down)
     assert one.pool.take(REMOTE) is not None
-    again = looks(one, still, 12)
+    again = pull_events(one, still, 12)
     assert [isinstance(said, PullsStalled) and set(said.failures) for said in again] == [{"ConnectError"}], (
         "counted anew"
     )
@@ -56,11 +56,11 @@ def test_stall_is_logged_after_ten_seconds_then_ever_less_and_on_recovery() -> N
 
 def test_no_stall_is_logged_while_a_node_answers_or_the_pool_is_full() -> None:
     one = Setting({"a": down, "b": lying(SliceTamperer.made()), "c": lambda request: honest(request, end=BEGIN + 3)})
-    assert looks(one, StallDetector(), 100) == [] and len(one.failures) == 2
+    assert pull_events(one, StallDetector(), 100) == [] and len(one.failures) == 2
     one, still = Setting({"a": honest}), StallDetector()
     assert one.pull() == [True] and one.run() == (BEGIN, 6), "there is no room for more"
     one.nodes["a"] = down
-    assert looks(one, still, 100) == []
+    assert pull_events(one, still, 100) == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_no_stall_is_logged_while_a_node_answers_or_the_pool_is_full() -> None:
     ],
 )
 def test_stall_advice_follows_from_the_failures(node: Node, cause: str, advice: str) -> None:
-    (said,) = looks(Setting({"a": node}), StallDetector(), 12)
+    (said,) = pull_events(Setting({"a": node}), StallDetector(), 12)
     assert isinstance(said, PullsStalled) and set(said.failures) == {cause} and advice in said.advice("right")
 
 
@@ -86,7 +86,7 @@ def test_remote_subnet_with_rejected_certifications_is_stalled() -> None:
     one.pool._clock = lambda: one.now
     told = []
     for _ in range(400):
-        told += looks(one, still, 1)
+        told += pull_events(one, still, 1)
         one.pool.take(REMOTE)
         one.pool.garbage_collect(expected)
     assert all(isinstance(said, PullsStalled) and set(said.failures) == {"RefusedByBlock"} for said in told)
@@ -94,7 +94,7 @@ def test_remote_subnet_with_rejected_certifications_is_stalled() -> None:
     one.now += 60.0
     assert one.pull() == [True] and one.pool.take(REMOTE) is not None
     one.pool.garbage_collect({REMOTE: StreamPosition(BEGIN + 6, 9)})
-    assert [type(said) for said in looks(one, still, 2)] == [PullsResumed]
+    assert [type(said) for said in pull_events(one, still, 2)] == [PullsResumed]
 
 
 def test_served_lake_reports_loss_and_return_of_its_partner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ source = "script"
 
 
 @pytest.fixture
-def warm(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def warm_states(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return a list that records, for every bucket of every tick, if its state was in memory."""
     found: list[bool] = []
     run = SparkExecutor.run
@@ -68,7 +68,9 @@ def left_by_jobs(spark: SparkSession) -> list[Path]:
     return [*Path(spark.sparkContext._temp_dir).glob("buckets-*")]
 
 
-def test_alternating_networks_find_their_bucket_states(tmp_path: Path, spark: SparkSession, warm: list[bool]) -> None:
+def test_alternating_networks_find_their_bucket_states(
+    tmp_path: Path, spark: SparkSession, warm_states: list[bool]
+) -> None:
     nets = []
     few = BUSY.replace("[options]", '[options]\ncertification = "off"').replace(
         "messages_per_tick = 120", "messages_per_tick = 12"
@@ -80,7 +82,7 @@ def test_alternating_networks_find_their_bucket_states(tmp_path: Path, spark: Sp
         for net in nets:
             net.run(ticks=tick)
     # Not all: a worker that finishes before the other task starts takes that one too.
-    assert len(warm) == 20 and sum(warm) >= 13
+    assert len(warm_states) == 20 and sum(warm_states) >= 13
     assert not left_by_jobs(spark)
 
 

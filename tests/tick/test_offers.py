@@ -78,11 +78,11 @@ def test_roots_are_independent_of_offer_storage(tmp_path: Path, monkeypatch: pyt
                 net.step(tick)
                 forget_states()
             assert roots(net.lake) == wanted, room
-            where.add((bool(net.lake.manifest(3).offers), _apart(net.lake, 3)))
+            where.add((bool(net.lake.manifest(3).offers), _has_own_row_groups(net.lake, 3)))
     assert where == {(False, False), (True, True)} or where == {(False, False), (False, True), (True, True)}
 
 
-def _apart(lake: Lake, height: int) -> bool:
+def _has_own_row_groups(lake: Lake, height: int) -> bool:
     """Return whether entries of a height have separate row groups."""
     manifest = lake.manifest(height)
     assert manifest.exchange is not None
@@ -93,7 +93,7 @@ def _apart(lake: Lake, height: int) -> bool:
     )
 
 
-class Counted:
+class CountingStorage:
     """Storage that counts opened files and records the ranges read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_warm_task_opens_one_file_for_all_remote_offers(
         net.run(ticks=3)
         for bucket in range(4):
             with monkeypatch.context() as patch:
-                counted = Counted(patch)
+                counted = CountingStorage(patch)
                 run_bucket(net.deployment, net.lake, bucket, net.manifest, TickGroup(next_of(net)))
             assert net.manifest.exchange is not None
             # Rejected messages are read again from their sender's file, at an earlier height.
@@ -169,10 +169,10 @@ def test_task_opens_no_file_of_buckets_without_offers_for_it(
 ) -> None:
     manifest = pairs.manifest
     assert manifest.exchange is not None and set(manifest.offers) == {"0", "1", "2", "3"}
-    assert _apart(pairs.lake, pairs.height)
+    assert _has_own_row_groups(pairs.lake, pairs.height)
     for bucket, partner in ((0, 1), (1, 0), (2, 3), (3, 2)):
         with monkeypatch.context() as patch:
-            counted = Counted(patch)
+            counted = CountingStorage(patch)
             run_bucket(pairs.deployment, pairs.lake, bucket, manifest, TickGroup(next_of(pairs)))
         theirs = {manifest.exchange.path, manifest.offers[str(partner)], manifest.log["outbound"][str(partner)]}
         assert counted.opens == dict.fromkeys(theirs, 1), bucket
@@ -189,7 +189,7 @@ def test_every_used_byte_is_verified_and_no_other(pairs: LakeNetwork, monkeypatc
         return tuple(len(rows) for rows in [*shown, reader.taken.entries(0, kernel.outbound) or ()])
 
     with monkeypatch.context() as patch:
-        counted = Counted(patch)
+        counted = CountingStorage(patch)
         wanted = taken()
     assert len(counted.parts) > 4 and wanted[-1] > 0
     for path in {path for path, _, _ in counted.parts}:

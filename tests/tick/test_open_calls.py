@@ -18,15 +18,15 @@ def test_open_calls_equal_the_query(name: str, buckets: int, tmp_path: Path) -> 
     path, lake = EXAMPLES / f"{name}.toml", str(tmp_path / "lake")
     with LakeNetwork.from_scenario(path, settings, lake=lake) as network:
         network.run(6)
-        assert found(network) == network.summary()["pending"]
+        assert count_open(network) == network.summary()["pending"]
     with LakeNetwork.from_scenario(path, settings, lake=lake, resume=True) as network:
         network.run()
         counts = network.summary()
-        assert found(network) == counts["pending"]
+        assert count_open(network) == counts["pending"]
         assert network.before.work[BEGUN] == counts["sent"] > 0
 
 
-def found(network: LakeNetwork) -> int | None:
+def count_open(network: LakeNetwork) -> int | None:
     return count_open_calls(network.before.work, network.before.totals)
 
 

@@ -40,7 +40,7 @@ def _no_state_kept() -> Iterator[None]:
     bucket._STATES.clear()
 
 
-def ended(
+def run_to_end(
     folder: Path, calls: str, *, protocol: str, partitions: int = 1, options: str = "", faults: str = ""
 ) -> LakeNetwork:
     """Return the final network of a scenario."""
@@ -60,7 +60,7 @@ def ticks_and_roots(net: LakeNetwork) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("protocol", ["ic", "ibc", "icmp"])
 def test_messages_after_a_long_pause_are_answered(tmp_path: Path, protocol: str) -> None:
     calls = "".join(CALL.format(tick, "p-c0-0", "p-c1-0") for tick in (0, 5000))
-    net = ended(tmp_path / "run", calls, protocol=protocol)
+    net = run_to_end(tmp_path / "run", calls, protocol=protocol)
     state = net.program_state("p-c0-0")
     assert state["answered"] == 2
 
@@ -72,7 +72,7 @@ def test_halted_network_gets_its_idle_limit_after_a_long_pause(
     monkeypatch.setattr(f"causeway.protocols.{protocol}.kernel.QUIET_TICKS", 20)
     calls = CALL.format(3, "p-c0-0", "p-c1-0") + CALL.format(100, "p-c1-0", "p-c0-0")
     halted = '[[faults]]\nkind = "halt"\nchain = "c1"\nfrom = 2\n'
-    net = ended(tmp_path / "run", calls, protocol=protocol, faults=halted)
+    net = run_to_end(tmp_path / "run", calls, protocol=protocol, faults=halted)
     # The second call is rejected in its tick, which is progress; the next twenty rounds make none.
     assert net.tick == 120
     assert net.next_tick() is None
@@ -99,7 +99,7 @@ def test_reply_handler_raising_for_ever_does_not_keep_a_run_going(
     monkeypatch.syspath_prepend(tmp_path)
     asks = '[[programs]]\nname = "asks"\nchain = "c0"\nprogram = "raises_for_ever:Asks"\noptions = { asked = 1 }\n'
     send = '[[traffic.send]]\ntick = 0\nto = "asks"\nmethod = "any"\ntext = ""\n'
-    net = ended(tmp_path / "run", send, protocol="ibc", options="ticks = 150", faults=asks)
+    net = run_to_end(tmp_path / "run", send, protocol="ibc", options="ticks = 150", faults=asks)
     assert net.next_tick() is None
     assert net.tick < 80
 
@@ -107,7 +107,7 @@ def test_reply_handler_raising_for_ever_does_not_keep_a_run_going(
 def test_packets_waiting_for_a_batch_get_their_idle_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 10)
     waits = "[options.relay]\nmin_batch = 5\nmax_wait = 30"
-    net = ended(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=waits)
+    net = run_to_end(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=waits)
     assert net.program_state("p-c0-0")["answered"] == 1
 
 
@@ -129,7 +129,7 @@ def test_zone_pruning_is_independent_of_bucket_neighbours(tmp_path: Path) -> Non
     calls = "".join(CALL.format(tick, "p-c0-0", "p-c1-0") for tick in range(6))
     calls += "".join(CALL.format(tick, "p-c2-0", "p-c3-0") for tick in range(0, 26, 5))
     asked = {"protocol": "ibc", "options": "ticks = 28\n[options]\nunbonding_seconds = 9.0", "faults": cut_off}
-    together, apart = (ended(tmp_path / str(cut), calls, partitions=cut, **asked) for cut in (1, 4))
+    together, apart = (run_to_end(tmp_path / str(cut), calls, partitions=cut, **asked) for cut in (1, 4))
     assert together.tick > 20
     assert ticks_and_roots(together) == ticks_and_roots(apart)
 
@@ -137,7 +137,7 @@ def test_zone_pruning_is_independent_of_bucket_neighbours(tmp_path: Path) -> Non
 def test_delay_longer_than_the_idle_limit_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     options = "[options]\ndelay_seconds = 12.0"
-    net = ended(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=options)
+    net = run_to_end(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=options)
     assert net.program_state("p-c0-0")["answered"] == 1
     assert net.tick == 26, "two headers, each a tick after what it shows, and their delays"
 
@@ -152,7 +152,7 @@ def test_partitioning_and_pauses_change_nothing_with_a_delay(tmp_path: Path) -> 
         "[options]\ndelay_seconds = 3.0\nunbonding_seconds = 20.0\ntimeouts = 'on'\ntimeout_blocks = 9\ncleanup = 'on'"
     )
     asked = {"protocol": "ibc", "options": options, "faults": faults}
-    together, apart = (ended(tmp_path / str(cut), calls, partitions=cut, **asked) for cut in (1, 4))
+    together, apart = (run_to_end(tmp_path / str(cut), calls, partitions=cut, **asked) for cut in (1, 4))
     assert together.program_state("p-c0-0")["answered"] > 0
     assert ticks_and_roots(together) == ticks_and_roots(apart)
     (tmp_path / "pauses").mkdir()

@@ -16,7 +16,7 @@ from tests.support.ibc.ibc_calls import SILENT, A, B, C, Net
 PAUSES = [2, 4, 8, 16, 32]
 
 
-def tries(net: Any, blocks: int, reason: str, call: SubmissionKind, relayer: int = 0) -> list[int]:
+def attempt_heights(net: Any, blocks: int, reason: str, call: SubmissionKind, relayer: int = 0) -> list[int]:
     """Play blocks; return the heights of a relayer's calls rejected for a reason."""
     found = []
     for _ in range(blocks):
@@ -38,7 +38,7 @@ def test_raising_reply_handler_backs_off_exponentially(order: str) -> None:
     """The second relayer backs off too: each has its own memory and pays for its own attempts."""
     net = Net({"order": order, "relayers": ("r0", "r1")}, blocks=80).ask(note="boom").next(2)
     paid = net.state.relayers["fees"].sum()
-    assert pauses(tries(net, 66, "HandlerFault", SubmissionKind.RECEIPT)) == PAUSES
+    assert pauses(attempt_heights(net, 66, "HandlerFault", SubmissionKind.RECEIPT)) == PAUSES
     assert net.state.relayers["fees"].sum() - paid == 2 * 6 * (100 + 20), "six tries, each with a header"
     assert len(net.state.backoffs) == 2 and net.queue("A", "B", QueuePurpose.SEND) == (0, 1)
 
@@ -54,7 +54,7 @@ def test_backoff_is_at_most_64_blocks() -> None:
 
 def test_ordered_queue_backs_off_as_a_whole_and_progress_resets_it() -> None:
     net = Net(blocks=80).ask(note="boom").ask(note="boom").ask().next(2)
-    assert pauses(tries(net, 20, "HandlerFault", SubmissionKind.RECEIPT)) == PAUSES[:3]
+    assert pauses(attempt_heights(net, 20, "HandlerFault", SubmissionKind.RECEIPT)) == PAUSES[:3]
     assert net.state.backoffs["first"].tolist() == [0] and net.state.backoffs["stop"].tolist() == [1]
     # The program is repaired, and accepts the first reply when it is repeated.
     net.say("A", A, ("calm",)).next(16)
@@ -67,7 +67,7 @@ def test_packets_behind_a_stalled_queue_back_off_too() -> None:
     """Later packets have their turn once the first one is accepted."""
     net = Net({"relayers": ("r0", "r1"), "relay": {"coordination": "partition"}}, blocks=80)
     net.ask(note="boom").ask().ask().ask().next(2)
-    assert pauses(tries(net, 20, "OutOfOrder", SubmissionKind.RECEIPT, relayer=1)) == PAUSES[:3]
+    assert pauses(attempt_heights(net, 20, "OutOfOrder", SubmissionKind.RECEIPT, relayer=1)) == PAUSES[:3]
     net.say("A", A, ("calm",))
     while net.queue("A", "B", QueuePurpose.SEND)[0] == 0:
         net.next()
@@ -92,7 +92,7 @@ def test_unordered_cleanups_wait_regardless_of_other_deliveries() -> None:
     found: list[int] = []
     for _ in range(17):
         net.say("C", C, ("call", A, "echo", b"x", 0, None))
-        found += tries(net, 1, "InvalidProof", SubmissionKind.CLEANUP)
+        found += attempt_heights(net, 1, "InvalidProof", SubmissionKind.CLEANUP)
     assert pauses(found) == PAUSES[:3] and net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 1)
 
 
@@ -107,7 +107,7 @@ def test_late_headers_are_not_paid_for_indefinitely() -> None:
     drop = (("drop", "A", "B", 2, 12, None),)
     net = Net({"unbonding_seconds": 3.0}, carriers=drop, blocks=80).ask().next(2)
     net.ask().next(10)
-    assert pauses(tries(net, 40, "ClientExpired", SubmissionKind.UPDATE)) == PAUSES[:4]
+    assert pauses(attempt_heights(net, 40, "ClientExpired", SubmissionKind.UPDATE)) == PAUSES[:4]
     assert net.state.backoffs["call"].tolist() == [SubmissionKind.UPDATE]
     mine = net.state.relayers.filter(net.state.relayers["chain"] == 1)
     assert mine["refused"].tolist()[0] <= 8, "the packets that came with the headers"
@@ -131,7 +131,7 @@ def test_misbehaving_relayer_backs_off_and_is_forgotten() -> None:
         net.ask().next()
     assert len(net.seen(B)) == 9 and len(net.state.backoffs) == 0
     net = Net({"order": "unordered"}, carriers=(("tamper", "A", "B", 0, 60, None),), blocks=80).ask()
-    assert pauses(tries(net, 70, "InvalidProof", SubmissionKind.RECEIVE)) == PAUSES[:4]
+    assert pauses(attempt_heights(net, 70, "InvalidProof", SubmissionKind.RECEIVE)) == PAUSES[:4]
     assert len(net.seen(B)) == 1 and len(net.state.backoffs) == 0
 
 

@@ -35,7 +35,7 @@ STRANGERS = (5, 9)
 """Users who bring headers and evidence here; no relayer has these numbers."""
 
 
-def why(net: Net) -> Counter[str]:
+def rejection_reasons(net: Net) -> Counter[str]:
     """Return the rejections of the last block on B."""
     return Counter(reason for zone, reason in net.refusals() if zone == "B")
 
@@ -70,7 +70,7 @@ def test_relayers_bisect_to_an_unknown_header() -> None:
     assert net.view()["B"]["trust"]["A"] == [0, 1] and len(net.seen(B)) == 1
     net.next()
     # 8 on 1 is unknown, so 4; 8 on 4 is unknown, so 6.
-    assert why(net) == {"NeedIntermediateHeader": 2}
+    assert rejection_reasons(net) == {"NeedIntermediateHeader": 2}
     assert net.view()["B"]["trust"]["A"] == [0, 1, 4, 6, 8] and len(net.seen(B)) == 2
     assert net.state.relayers["headers"][1] == 1 + 5, "every header that was tried is paid for: 8, 4, 8, 6, 8"
 
@@ -99,7 +99,7 @@ source = "script"
 """
 
 
-def ran(folder: Path, sends: Sequence[int], options: str, faults: str) -> LakeNetwork:
+def run_on_lake(folder: Path, sends: Sequence[int], options: str, faults: str) -> LakeNetwork:
     """Run on a lake: the caller on north asks the echo on east at these ticks."""
     call = 'to = "caller"\ncall = { receiver = "echo", method = "echo", text = "x" }'
     told = "".join(f"[[traffic.send]]\ntick = {tick}\n{call}\n" for tick in sends)
@@ -110,7 +110,7 @@ def ran(folder: Path, sends: Sequence[int], options: str, faults: str) -> LakeNe
     return net
 
 
-def reasons(net: LakeNetwork) -> list[tuple[int, str]]:
+def event_reasons(net: LakeNetwork) -> list[tuple[int, str]]:
     """Return (tick, reason) of every rejection in the events of a lake."""
     rows = [row for path in net.lake.log_files("events") for row in net.lake.storage.read_table(path).to_pylist()]
     return sorted((row["tick"], row["reason"]) for row in rows if row["reason"] and not row["events"] & Event.RELAYED)
@@ -119,10 +119,10 @@ def reasons(net: LakeNetwork) -> list[tuple[int, str]]:
 def test_intermediate_headers_are_read_from_the_lake(tmp_path: Path) -> None:
     options = "[options]\nvalidators = 10\n[options.rotation]\nevery = 1\n"
     drop = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 2\nuntil = 7\n'
-    net = ran(tmp_path, [0, 3], options, drop)
+    net = run_on_lake(tmp_path, [0, 3], options, drop)
     assert net.program_state("caller")["answered"] == 2
     # The packet finds one client expired, its receipt the other one block later.
-    assert reasons(net) == [(8, "NeedIntermediateHeader")] * 2 + [(9, "NeedIntermediateHeader")] * 2
+    assert event_reasons(net) == [(8, "NeedIntermediateHeader")] * 2 + [(9, "NeedIntermediateHeader")] * 2
 
 
 # ---- forks
@@ -147,7 +147,9 @@ def test_relayers_observing_a_fork_freeze_its_connections() -> None:
         *(net.state.relayers[name].tolist() for name in ("chain", "relayer", "wasted")), strict=True)}  # fmt: skip
     assert accounts[2, 0] == 0 and accounts[2, 1] == 100, "the second comes too late"
     assert net.view()["B"]["frozen"] == net.view()["C"]["frozen"] == {"A"} and net.view()["A"]["frozen"] == set()
-    assert net.next(3).seen(B) == net.seen(B)[:1] and why(net) == {}, "nobody pays for a connection that is frozen"
+    assert net.next(3).seen(B) == net.seen(B)[:1] and rejection_reasons(net) == {}, (
+        "nobody pays for a connection that is frozen"
+    )
 
 
 @pytest.mark.parametrize(("coordination", "who"), [("leader", [0]), ("partition", [0, 1])])
@@ -161,7 +163,7 @@ def test_relayers_share_fork_monitoring(coordination: str, who: list[int]) -> No
 def test_fork_after_many_changes_is_proved_through_intermediate_headers() -> None:
     silent = (("drop", "A", "B", 1, 10, None),)
     net = Net(ROTATING, blocks=20, carriers=silent, forks=(("A", 8),)).next(9)
-    assert net.view()["B"]["frozen"] == {"A"} and why(net)["NeedIntermediateHeader"] >= 2
+    assert net.view()["B"]["frozen"] == {"A"} and rejection_reasons(net)["NeedIntermediateHeader"] >= 2
     assert notices(net)[0] == ("B", "A", 8, 0, "Frozen")
 
 
@@ -266,7 +268,7 @@ def test_disconnection_continues_after_a_recovery() -> None:
 )
 def test_recovery_of_unknown_zones_is_rejected(tmp_path: Path, fault: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
-        ran(tmp_path, [0], "", f'[[faults]]\nkind = "recover"\n{fault}\n')
+        run_on_lake(tmp_path, [0], "", f'[[faults]]\nkind = "recover"\n{fault}\n')
 
 
 def test_recovery_of_unconnected_zones_is_rejected() -> None:

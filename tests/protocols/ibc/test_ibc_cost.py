@@ -59,7 +59,7 @@ def play(net: Network, blocks: int, spokes: Sequence[int] = range(SPOKES)) -> No
 
 
 @contextmanager
-def counted() -> Iterator[Counter[str]]:
+def count_work() -> Iterator[Counter[str]]:
     """Count hashes, hashed bytes, and rows and leaf buffers that frames gather and join."""
     one_by_one = patch.object(columns, "engine_for", lambda function, count: None)
     with one_by_one, counting.counted((functions, digests), (leaves.QueueLeaves, "of", "rows")) as found:
@@ -72,7 +72,7 @@ def test_tenfold_history_costs_no_more_per_block(order: str) -> None:
     costs = []
     for history in (HISTORY, 10 * HISTORY):
         play(net, history - net.height)
-        with counted() as found:
+        with count_work() as found:
             play(net, OBSERVED)
         costs.append(found)
     short, long = costs
@@ -92,7 +92,7 @@ def test_blocks_beside_a_halted_zone_cost_no_more() -> None:
     costs = []
     for history in (HISTORY, 10 * HISTORY):
         play(net, history - net.height, range(SPOKES - 1))
-        with counted() as found:
+        with count_work() as found:
             play(net, OBSERVED, range(SPOKES - 1))
         costs.append(found)
     short, long = costs

@@ -23,7 +23,7 @@ DISCONNECT = (("A", "B", 1),)
 ASK_BACK = ("call", A, "echo", b"y", 0, None)
 
 
-class Compared(Net):
+class ComparedNetwork(Net):
     """Network compared with the oracle after every block."""
 
     def __init__(self, options: Any = None, **more: Any) -> None:
@@ -37,7 +37,7 @@ class Compared(Net):
         assert_same_events(self, self.oracle, height)
 
 
-def ending(net: Net) -> set[tuple[str, str]]:
+def disconnecting(net: Net) -> set[tuple[str, str]]:
     """Return the disconnecting connections."""
     return {(name, remote) for name, zone in net.view().items() for remote in zone["disconnecting"]}
 
@@ -45,13 +45,13 @@ def ending(net: Net) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 @pytest.mark.parametrize("relay", [{}, {"proofs": "single"}])
 def test_final_packet_and_later_ones(order: str, relay: dict[str, str]) -> None:
-    net = Compared({"order": order, "relay": relay}, disconnects=DISCONNECT).next()
+    net = ComparedNetwork({"order": order, "relay": relay}, disconnects=DISCONNECT).next()
     # In the second block: a packet before the final one, and one of the other zone, still unaware.
     net.ask().say("B", B, ASK_BACK).next()
-    assert ending(net) == {("A", "B")} and net.queue("A", "B", QueuePurpose.SEND) == (0, 2)
+    assert disconnecting(net) == {("A", "B")} and net.queue("A", "B", QueuePurpose.SEND) == (0, 2)
     assert net.entries()["A"][index_key("B", QueuePurpose.SEND, 1)] == Packet("disconnect", b"").encode()
     net.ask().say("B", B, ASK_BACK).next()
-    assert ending(net) == {("A", "B"), ("B", "A")}
+    assert disconnecting(net) == {("A", "B"), ("B", "A")}
     refused = [row for row in net.refusals() if row[1] == "ConnectionFrozen"]
     assert refused == [("A", "ConnectionFrozen"), ("B", "ConnectionFrozen")], "no new sends, not in that block either"
     assert net.codes("A", "B") == [1] and net.seen(A) == [], "what comes is answered with an error"
@@ -68,39 +68,39 @@ def test_final_packet_and_later_ones(order: str, relay: dict[str, str]) -> None:
 
 
 def test_late_answers_are_awaited() -> None:
-    net = Compared(disconnects=DISCONNECT).ask(method="hold").next(4)
-    assert ending(net) == {("A", "B"), ("B", "A")} and net.queue("A", "B", QueuePurpose.SEND) == (0, 2)
+    net = ComparedNetwork(disconnects=DISCONNECT).ask(method="hold").next(4)
+    assert disconnecting(net) == {("A", "B"), ("B", "A")} and net.queue("A", "B", QueuePurpose.SEND) == (0, 2)
     net.say("B", B, ("flush", 1)).next(2)
     assert net.queue("A", "B", QueuePurpose.SEND) == (2, 2) and len(net.seen(A)) == 1
 
 
 def test_forged_packets_behind_the_final_one_have_code_1() -> None:
-    net = Compared(disconnects=DISCONNECT, forged=((2, "A", A, B, b"f"), (3, "A", A, B, b"g"))).ask().next(5)
+    net = ComparedNetwork(disconnects=DISCONNECT, forged=((2, "A", A, B, b"f"), (3, "A", A, B, b"g"))).ask().next(5)
     assert net.codes("B", "A") == [0, 0, 1, 1] and len(net.seen(B)) == 1
 
 
 def test_simultaneous_and_repeated_disconnection() -> None:
-    net = Compared(disconnects=(("A", "B", 1), ("B", "A", 1), ("C", "A", 2), ("A", "C", 6))).next(8)
+    net = ComparedNetwork(disconnects=(("A", "B", 1), ("B", "A", 1), ("C", "A", 2), ("A", "C", 6))).next(8)
     assert net.codes("A", "B") == net.codes("B", "A") == [0] and net.codes("A", "C") == [0]
     assert net.queue("A", "C", QueuePurpose.SEND) == (0, 0), "C has ended it before"
     assert all(net.kernel.idle(state) for state in net.states)
 
 
 def test_later_fork_freezes_the_connection() -> None:
-    net = Compared(disconnects=DISCONNECT, forks=(("A", 2),)).ask().next(5)
+    net = ComparedNetwork(disconnects=DISCONNECT, forks=(("A", 2),)).ask().next(5)
     assert net.view()["B"]["frozen"] == {"A"} and net.queue("A", "B", QueuePurpose.SEND)[1] == 2
 
 
 def test_final_packet_has_ordinary_packet_limits() -> None:
     limited = {"timeouts": "on", "timeout_blocks": 3, "cleanup": "on"}
-    net = Compared(limited, disconnects=DISCONNECT, carriers=(("drop", "A", "B", 0, 9, None),)).ask().next(8)
-    assert net.queue("A", "B", QueuePurpose.SEND) == (2, 2) and ending(net) == {("A", "B")}
+    net = ComparedNetwork(limited, disconnects=DISCONNECT, carriers=(("drop", "A", "B", 0, 9, None),)).ask().next(8)
+    assert net.queue("A", "B", QueuePurpose.SEND) == (2, 2) and disconnecting(net) == {("A", "B")}
     assert net.seen(A) == [[0, 2, b"", 0]]
 
 
 def test_halted_zone_disconnects_nothing() -> None:
-    net = Compared(disconnects=DISCONNECT, halts=(("A", 1, 1),)).ask().next(4)
-    assert ending(net) == set()
+    net = ComparedNetwork(disconnects=DISCONNECT, halts=(("A", 1, 1),)).ask().next(4)
+    assert disconnecting(net) == set()
 
 
 def test_disconnection_by_external_messages() -> None:

@@ -42,7 +42,7 @@ def account(net: Network, chain: int, relayer: int) -> dict[str, int]:
     return {name: int(funds[name][row]) for name in funds.names[2:]}
 
 
-def said(net: Network) -> list[tuple[str, int, int]]:
+def account_events(net: Network) -> list[tuple[str, int, int]]:
     """Return the account events of the last block: reason, zone and relayer."""
     rows = net.events()
     columns = zip(rows["reason"].to_pylist(), rows["chain"].tolist(), rows["sender"].tolist(), strict=True)
@@ -57,16 +57,16 @@ def test_relayer_without_funds_stops_and_continues_when_paid() -> None:
     assert account(net, B, ONE) | {"balance": 30, "stopped": 0} == account(net, B, ONE)
     call(net, times=2)
     net.block()
-    assert said(net) == []
+    assert account_events(net) == []
     net.block()
-    assert said(net) == [("OutOfFunds", B, ONE)]
+    assert account_events(net) == [("OutOfFunds", B, ONE)]
     stopped = net.height
     for _ in range(9 - stopped):
         net.block()
-        assert said(net) == [] and account(net, B, ONE)["balance"] == 30, "a stopped relayer pays nothing"
+        assert account_events(net) == [] and account(net, B, ONE)["balance"] == 30, "a stopped relayer pays nothing"
     assert account(net, B, ONE)["stopped"] == stopped and account(net, A, ONE)["stopped"] == 0
     net.block()  # tick 9
-    assert said(net) == [("Funded", B, ONE)]
+    assert account_events(net) == [("Funded", B, ONE)]
     assert account(net, B, ONE) == {"balance": 190, "deposited": 450, "earned": 0, "owed": 0, "stopped": 0, "stops": 1}
     assert account(net, B, 1)["balance"] == 260
     net.settle()

@@ -15,7 +15,7 @@ from tests.tiers import sized
 
 
 @st.composite
-def ending(draw: st.DrawFn, /, **chosen: Any) -> Scenario:
+def ending_networks(draw: st.DrawFn, /, **chosen: Any) -> Scenario:
     """Generate a network with connections that end, mostly early to leave rejections for later."""
     scenario: Scenario = draw(scenarios(**chosen))
     links = scenario.options.get("connections")
@@ -29,19 +29,19 @@ def ending(draw: st.DrawFn, /, **chosen: Any) -> Scenario:
 
 
 @quick(sized(7, 75))
-@given(ending(order="ordered", faulty=True, forks=True))
+@given(ending_networks(order="ordered", faulty=True, forks=True))
 def test_kernel_agrees_on_ordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
 @quick(sized(7, 75))
-@given(ending(order="unordered", faulty=True))
+@given(ending_networks(order="unordered", faulty=True))
 def test_kernel_agrees_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario)
 
 
 @quick(sized(5, 60))
-@given(ending(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True))
+@given(ending_networks(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True))
 def test_kernel_agrees_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
 

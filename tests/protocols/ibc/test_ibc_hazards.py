@@ -42,7 +42,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return made[request.param]
 
 
-def sent(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = None, **more: Any) -> Any:
+def with_sent_packets(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = None, **more: Any) -> Any:
     """Create a network in which packets of A to B are undelivered."""
     net = engine(options, carriers=SILENT, **more)
     for _ in range(count):
@@ -50,21 +50,21 @@ def sent(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = Non
     return net.next()
 
 
-def received(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = None) -> Any:
+def with_received_packets(engine: Engine, count: int = 2, options: Mapping[str, Any] | None = None) -> Any:
     """Create a network in which B received packets of A, without delivered receipts."""
-    net = sent(engine, count, options)
+    net = with_sent_packets(engine, count, options)
     assert net.bring("B", net.update("A"), *(net.packet(index) for index in range(count))) == []
     return net
 
 
 def test_1_message_1_after_message_0(engine: Engine) -> None:
-    net = sent(engine)
+    net = with_sent_packets(engine)
     assert net.bring("B", net.update("A"), net.packet(0), net.packet(1)) == []
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 2)
 
 
 def test_2_message_2_before_1(engine: Engine) -> None:
-    net = sent(engine, 3)
+    net = with_sent_packets(engine, 3)
     assert net.bring("B", net.update("A"), net.packet(0), net.packet(2)) == ["OutOfOrder"]
     assert net.bring("B", net.packet(1, height=1), net.packet(2, height=1)) == []
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 3)
@@ -85,7 +85,7 @@ def test_3_same_proof_by_two_relayers(engine: Engine, redundant: str, why: str) 
 
 @pytest.mark.parametrize(("redundant", "why"), [("error", "OutOfOrder"), ("noop", "NoOp")])
 def test_3_same_proof_again(engine: Engine, redundant: str, why: str) -> None:
-    net = received(engine, 1, {"redundant": redundant})
+    net = with_received_packets(engine, 1, {"redundant": redundant})
     before = net.entries()["B"]
     again, unsent, behind = (net.packet(index, height=1) for index in range(3))
     assert net.bring("B", again, unsent, behind) == [why, "InvalidProof", "OutOfOrder"]
@@ -95,7 +95,7 @@ def test_3_same_proof_again(engine: Engine, redundant: str, why: str) -> None:
 
 
 def test_4_missing_header_and_header_of_another_chain(engine: Engine) -> None:
-    net = sent(engine)
+    net = with_sent_packets(engine)
     assert net.bring("B", net.packet(0)) == ["MissingHeader"]
     assert net.bring("B", net.update("A"), net.update("C"), net.packet(0, height=1, remote="C")) == ["MissingHeader"]
     assert net.bring("B", net.update("C"), net.packet(0, remote="C")) == ["InvalidProof"]
@@ -113,7 +113,7 @@ def test_4_same_entry_of_another_chain(engine: Engine) -> None:
 
 
 def test_5_foreign_keys(engine: Engine) -> None:
-    net = sent(engine)
+    net = with_sent_packets(engine)
     calls = [
         net.proof("receive", "A", index_key("B", QueuePurpose.RECEIPT, 0)),
         net.proof("receive", "A", QueueKey("B", QueuePurpose.SEND, KeyPart.HEAD).encode()),
@@ -162,7 +162,7 @@ WRONG: list[tuple[str, bytes, str, int, str]] = [
 
 
 def test_5_order_of_checks(engine: Engine) -> None:
-    net = sent(engine, 1, LIMITED)
+    net = with_sent_packets(engine, 1, LIMITED)
     net.ask(C)
     assert net.bring("B", net.update("A")) == []
     before = net.entries()["B"]
@@ -242,7 +242,7 @@ def test_6_ids_invalid_in_scenarios(identifier: str) -> None:
 
 
 def test_7_altered_body(engine: Engine) -> None:
-    net = sent(engine)
+    net = with_sent_packets(engine)
     value = net.stores[1]["A"][index_key("B", QueuePurpose.SEND, 0)]
     altered = net.packet(0, value=value[:-1] + bytes([value[-1] ^ 1]))
     assert net.bring("B", net.update("A"), altered, net.packet(0)) == ["InvalidProof"]
@@ -325,7 +325,7 @@ def test_12_send_errors(engine: Engine) -> None:
 
 
 def test_13_receipts_out_of_order_and_altered(engine: Engine) -> None:
-    net = received(engine)
+    net = with_received_packets(engine)
     assert net.bring("A", net.update("B"), net.receipt(1)) == ["OutOfOrder"]
     value = net.stores[2]["B"][index_key("A", QueuePurpose.RECEIPT, 0)]
     altered = value[:4] + b"\x03" + value[5:]
@@ -358,7 +358,7 @@ LIMITED = {"timeouts": "on", "timeout_blocks": 3, "cleanup": "on"}
 
 
 def test_16_time_outs(engine: Engine) -> None:
-    net = sent(engine, 2, LIMITED)
+    net = with_sent_packets(engine, 2, LIMITED)
     net.next(2)
     early = net.time_out()
     assert net.bring("A", net.update("B"), early) == ["TimeoutNotReached"], "by the header, whatever our own height is"
@@ -373,7 +373,7 @@ def test_16_time_outs(engine: Engine) -> None:
 
 
 def test_16_time_out_of_a_received_packet(engine: Engine) -> None:
-    net = received(engine, 1, LIMITED)
+    net = with_received_packets(engine, 1, LIMITED)
     net.next(2)
     assert net.bring("A", net.update("B"), net.time_out()) == ["ReceiptExists"]
 
@@ -381,7 +381,7 @@ def test_16_time_out_of_a_received_packet(engine: Engine) -> None:
 @pytest.mark.parametrize(("expiry", "codes"), [("strict", [0, 0, 2]), ("inclusive", [0, 2, 2])])
 @pytest.mark.parametrize("limit", [{"timeout_blocks": 3}, {"timeout_seconds": 2.0}])
 def test_expiry(engine: Engine, expiry: str, codes: list[int], limit: dict[str, Any]) -> None:
-    net = sent(engine, 3, {"timeouts": "on", "expiry": expiry, **limit})
+    net = with_sent_packets(engine, 3, {"timeouts": "on", "expiry": expiry, **limit})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     for index in (1, 2):
         assert net.bring("B", net.packet(index, height=1)) == []
@@ -390,7 +390,7 @@ def test_expiry(engine: Engine, expiry: str, codes: list[int], limit: dict[str, 
 
 
 def test_17_received_in_the_last_block_before_expiry(engine: Engine) -> None:
-    net = sent(engine, 1, LIMITED)
+    net = with_sent_packets(engine, 1, LIMITED)
     net.next()
     assert net.bring("B", net.update("A"), net.packet(0)) == [], "at height 3, the last"
     old = net.time_out(height=2)
@@ -401,7 +401,7 @@ def test_17_received_in_the_last_block_before_expiry(engine: Engine) -> None:
 
 
 def test_18_old_proof_after_its_time_out(engine: Engine) -> None:
-    net = sent(engine, 1, LIMITED)
+    net = with_sent_packets(engine, 1, LIMITED)
     net.bring("B", net.update("A"))
     net.next(2)
     assert net.bring("A", net.update("B"), net.time_out()) == []
@@ -411,7 +411,7 @@ def test_18_old_proof_after_its_time_out(engine: Engine) -> None:
 
 
 def test_19_time_outs_then_a_fresh_packet(engine: Engine) -> None:
-    net = sent(engine, 2, LIMITED)
+    net = with_sent_packets(engine, 2, LIMITED)
     net.next(3)
     assert net.bring("A", net.update("B"), *[net.time_out()] * 2) == []
     assert net.ask().bring("A", net.update("B")) == []
@@ -422,7 +422,7 @@ def test_19_time_outs_then_a_fresh_packet(engine: Engine) -> None:
 
 
 def test_20_cleanups(engine: Engine) -> None:
-    net = received(engine, 2, LIMITED)
+    net = with_received_packets(engine, 2, LIMITED)
     assert net.bring("B", net.update("A"), net.cleanup()) == ["CleanupBackwards"]
     tail = net.proof("cleanup", "A", QueueKey("B", QueuePurpose.SEND, KeyPart.TAIL).encode())
     other = net.proof("cleanup", "A", QueueKey("B", QueuePurpose.RECEIPT, KeyPart.HEAD).encode())
@@ -430,7 +430,7 @@ def test_20_cleanups(engine: Engine) -> None:
 
 
 def test_21_cleanup_retains_unacknowledged_packets(engine: Engine) -> None:
-    net = received(engine, 3, LIMITED)
+    net = with_received_packets(engine, 3, LIMITED)
     assert net.bring("A", net.update("B"), net.receipt(0)) == []
     assert net.bring("B", net.update("A"), net.cleanup()) == []
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (1, 3) and net.codes("B", "A") == [0, 0]
@@ -450,7 +450,7 @@ def test_28_halted_zone_proves_no_head(engine: Engine) -> None:
 
 
 def test_20_22_jump_past_the_tail_leaves_an_empty_queue(engine: Engine) -> None:
-    net = sent(engine, 3, LIMITED)
+    net = with_sent_packets(engine, 3, LIMITED)
     net.next(3)
     assert net.bring("A", net.update("B"), *[net.time_out()] * 3) == []
     assert net.bring("B", net.update("A"), net.cleanup(), net.cleanup()) == ["CleanupBackwards"]
@@ -458,7 +458,9 @@ def test_20_22_jump_past_the_tail_leaves_an_empty_queue(engine: Engine) -> None:
 
 
 def test_23_header_older_than_the_unbonding_period(engine: Engine) -> None:
-    net = sent(engine, 3, {"unbonding_seconds": 3.0, "timeouts": "on", "timeout_seconds": 99, "cleanup": "on"})
+    net = with_sent_packets(
+        engine, 3, {"unbonding_seconds": 3.0, "timeouts": "on", "timeout_seconds": 99, "cleanup": "on"}
+    )
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     assert net.bring("A", net.update("B")) == []
     assert net.bring("B", net.packet(1, height=1)) == [], "three seconds after it"
@@ -473,7 +475,7 @@ def test_23_header_older_than_the_unbonding_period(engine: Engine) -> None:
 
 
 def test_23_update_and_send_with_a_header_of_exactly_the_unbonding_period(engine: Engine) -> None:
-    net = sent(engine, 2, {"unbonding_seconds": 3.0})
+    net = with_sent_packets(engine, 2, {"unbonding_seconds": 3.0})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     net.next().say("B", B, ("call", A, "echo", b"", 0, None))
     assert net.bring("B", net.update("A"), net.packet(1, height=3)) == []
@@ -481,7 +483,7 @@ def test_23_update_and_send_with_a_header_of_exactly_the_unbonding_period(engine
 
 
 def test_23_expired_client_proves_nothing(engine: Engine) -> None:
-    net = sent(engine, 2, {"unbonding_seconds": 3.0})
+    net = with_sent_packets(engine, 2, {"unbonding_seconds": 3.0})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     net.next(2)
     net.say("B", B, ("call", A, "echo", b"", 0, None))
@@ -497,7 +499,7 @@ DELAYED = {"delay_seconds": 3.0, "timeouts": "on", "timeout_seconds": 99, "clean
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_23_proof_before_the_delay_of_its_header(engine: Engine, order: str) -> None:
-    net = sent(engine, 2, {**DELAYED, "order": order, "acknowledgements": "synchronous"})
+    net = with_sent_packets(engine, 2, {**DELAYED, "order": order, "acknowledgements": "synchronous"})
     altered = net.packet(0, height=1, proof=b"")
     assert (
         net.bring("B", net.update("A"), net.packet(0, height=1), altered, net.cleanup(height=1))
@@ -514,12 +516,12 @@ def test_23_proof_before_the_delay_of_its_header(engine: Engine, order: str) -> 
 
 
 def test_23_repeated_or_too_old_header(engine: Engine) -> None:
-    net = sent(engine, 2, {**DELAYED, "unbonding_seconds": 6.0})
+    net = with_sent_packets(engine, 2, {**DELAYED, "unbonding_seconds": 6.0})
     update = net.update("A")
     assert net.bring("B", update) == []
     assert net.bring("B", update) == [], "it was added once"
     assert net.next().bring("B", net.packet(0, height=1)) == []
-    net = sent(engine, 2, {**DELAYED, "unbonding_seconds": 6.0})
+    net = with_sent_packets(engine, 2, {**DELAYED, "unbonding_seconds": 6.0})
     update = net.update("A")
     assert net.next(4).bring("B", update) == []
     assert net.bring("B", net.packet(0, height=1)) == ["DelayNotElapsed"]
@@ -527,7 +529,7 @@ def test_23_repeated_or_too_old_header(engine: Engine) -> None:
 
 
 def test_23_header_starting_a_recovery_has_a_delay(engine: Engine) -> None:
-    net = sent(engine, 1, DELAYED, recoveries=(("B", "A", 3),))
+    net = with_sent_packets(engine, 1, DELAYED, recoveries=(("B", "A", 3),))
     assert net.bring("B", net.update("A")) == []
     net.next()
     assert net.bring("B", net.packet(0, height=1), net.packet(0, height=3)) == ["MissingHeader", "DelayNotElapsed"]
@@ -569,13 +571,13 @@ def test_23_relayers_abandon_a_header_grown_too_old(engine: Engine) -> None:
 
 
 def test_24_header_of_other_validators(engine: Engine) -> None:
-    net, other = sent(engine), engine(seed=1, carriers=SILENT).next()
+    net, other = with_sent_packets(engine), engine(seed=1, carriers=SILENT).next()
     assert net.bring("B", other.update("A")) == ["InvalidHeader"]
     assert net.view()["B"]["trust"]["A"] == [0]
 
 
 def test_25_relay_stopping_between_header_and_proofs(engine: Engine) -> None:
-    net = sent(engine)
+    net = with_sent_packets(engine)
     assert net.bring("B", net.update("A")) == []
     assert net.bring("B", net.packet(0, height=1)) == []
     assert net.bring("B", net.packet(0, height=1), net.packet(1, height=1)) == ["OutOfOrder"]
@@ -591,7 +593,7 @@ def test_26_many_racing_relayers(engine: Engine) -> None:
 
 
 def test_27_many_invalid_proofs_change_nothing(engine: Engine) -> None:
-    net = sent(engine, 1)
+    net = with_sent_packets(engine, 1)
     before = net.view()["B"]
     assert net.bring("B", *[net.packet(0, proof=b"\x00" * 40)] * 200) == ["MissingHeader"] * 200
     at = net.height
@@ -724,7 +726,7 @@ def test_crossing_late_answers_deadlock_in_order(engine: Engine, order: str, ans
         assert len([row for row in net.seen(number) if len(row) == 4]) == answers
 
 
-def no_gap(found: Sequence[int]) -> bool:
+def is_gapless(found: Sequence[int]) -> bool:
     return list(found) == list(range(len(found)))
 
 
@@ -732,7 +734,7 @@ def test_unordered_queue_has_no_head_of_line_blocking(engine: Engine) -> None:
     net = engine({"order": "unordered"}, carriers=(("gap", "A", "B", 1, 1, None),)).ask().ask().ask().next(2)
     assert [row[1] for row in net.seen(B)] == [1, 2]
     net.next()
-    assert no_gap(sorted(row[1] for row in net.seen(B))) and len(net.seen(B)) == 3
+    assert is_gapless(sorted(row[1] for row in net.seen(B))) and len(net.seen(B)) == 3
     net.next(2)
     assert net.queue("A", "B", QueuePurpose.SEND) == (3, 3)
 
@@ -766,7 +768,7 @@ ABSENT = {"order": "unordered", "acknowledgements": "synchronous", **LIMITED}
 
 
 def test_unordered_packet_times_out_by_receipt_absence(engine: Engine) -> None:
-    net = sent(engine, 4, ABSENT)
+    net = with_sent_packets(engine, 4, ABSENT)
     assert net.bring("B", net.update("A"), net.packet(1)) == []
     early = net.missing(0)
     assert net.bring("A", net.update("B"), early) == ["TimeoutNotReached"], "at the header of height 2"

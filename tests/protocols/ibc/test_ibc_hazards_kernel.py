@@ -44,7 +44,7 @@ def test_26_waste_of_racing_relayers() -> None:
     assert accounts["wasted"].sum() == 19 * (2 * 100 + 4 * 20)
 
 
-def relayed(net: Net) -> list[tuple[Any, ...]]:
+def last_submissions(net: Net) -> list[tuple[Any, ...]]:
     """Return (zone, relayer or user, call, first, count, fees, reason, rejected) of the last submissions."""
     rows = net.events()
     rows = rows.filter(rows["kind"] == Kind.CONTROL)
@@ -57,14 +57,14 @@ def relayed(net: Net) -> list[tuple[Any, ...]]:
 
 def test_log_records_relayer_and_cost_of_each_message() -> None:
     net = Net({"relayers": ("r0", "r1")}).ask(note="boom").ask().next(2)
-    assert relayed(net) == [
+    assert last_submissions(net) == [
         ("B", 0, SubmissionKind.UPDATE, 1, 1, 100, "HeaderAdded", False),
         ("B", 1, SubmissionKind.UPDATE, 1, 1, 100, "NoOp", False),
         ("B", 0, SubmissionKind.RECEIVE, 0, 2, 40, "", False),
         ("B", 1, SubmissionKind.RECEIVE, 0, 2, 40, "OutOfOrder", True),
     ]
     # The handler of the first reply raises for every relayer: the second reply never has its turn.
-    assert [row for row in relayed(net.next()) if row[2] == SubmissionKind.RECEIPT] == [
+    assert [row for row in last_submissions(net.next()) if row[2] == SubmissionKind.RECEIPT] == [
         ("A", 0, SubmissionKind.RECEIPT, 0, 2, 40, "HandlerFault", True),
         ("A", 1, SubmissionKind.RECEIPT, 0, 2, 40, "HandlerFault", True),
     ]
@@ -77,7 +77,7 @@ def test_log_records_relayer_and_cost_of_each_message() -> None:
 def test_log_records_users_of_rejected_messages() -> None:
     net = Net(carriers=SILENT).ask().next()
     net.put_bytes("B", b"\xff", user=9).bring("B", net.packet(0), user=9)
-    assert relayed(net) == [
+    assert last_submissions(net) == [
         ("B", 9, SubmissionKind.UPDATE, 0, 0, 0, "InvalidPacket", True),
         ("B", 9, SubmissionKind.RECEIVE, 0, 1, 20, "MissingHeader", True),
     ]

@@ -45,18 +45,20 @@ def compare(scenario: Scenario, cuts: int = 1) -> None:
         assert_equal(found, oracle.view(), height)
         assert_same_events(kernel, oracle, height)
         record.look(found)
-        assert relayed(record.log, height) == relayed(oracle.net.log, height), f"who brought it, at height {height}"
+        assert effective_relayers(record.log, height) == effective_relayers(oracle.net.log, height), (
+            f"who brought it, at height {height}"
+        )
         for engine in (record.record(), record_of(oracle.net)):
             assert wrong(guarantees.of_block(engine)) == [], f"at height {height}"
     for engine in (record.record(), record_of(oracle.net)):
         assert wrong(guarantees.of_history(engine)) == []
         if scenario.calm:
             since = len(scenario.ticks) - scenario.calm
-            assert l1_l2_bounded(engine, since, healthy(scenario, oracle, since)) == []
+            assert l1_l2_bounded(engine, since, healthy_lanes(scenario, oracle, since)) == []
     ibc_tally.count(scenario, oracle)
 
 
-def relayed(log: Sequence[ibc.Row], height: int) -> list[tuple[str, ...]]:
+def effective_relayers(log: Sequence[ibc.Row], height: int) -> list[tuple[str, ...]]:
     """Return effective relayers at a height, without repetitions in ordered zones after a HandlerFault."""
     found = []
     for row in log:
@@ -66,7 +68,7 @@ def relayed(log: Sequence[ibc.Row], height: int) -> list[tuple[str, ...]]:
     return sorted(found)
 
 
-def healthy(scenario: Scenario, oracle: OracleRun, since: int) -> set[tuple[str, str]]:
+def healthy_lanes(scenario: Scenario, oracle: OracleRun, since: int) -> set[tuple[str, str]]:
     """Return lanes with two active clients that relayers can have emptied since then."""
     relay, zones = scenario.relay, oracle.net.zones
     pace = relay.get("max_packets", 0) or 10**6
@@ -113,7 +115,7 @@ def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-def accepts(scenario: Scenario) -> Scenario:
+def with_accepting_actors(scenario: Scenario) -> Scenario:
     """Return the scenario with actors that accept before they answer."""
     ingress = {
         at: [replace(call, payload=accepting(call.payload)) if call.method == "do" else call for call in calls]
@@ -125,7 +127,7 @@ def accepts(scenario: Scenario) -> Scenario:
 @quick(sized(6, 60))
 @given(scenarios(order="ordered", faulty=True))
 def test_kernel_agrees_where_programs_accept_before_answering(scenario: Scenario) -> None:
-    compare(accepts(scenario))
+    compare(with_accepting_actors(scenario))
 
 
 @quick(sized(15, 75))

@@ -17,7 +17,7 @@ ZONES: dict[str, Placed] = {
 }
 
 
-def asking(receiver: int, method: str = "echo") -> bytes:
+def call_payload(receiver: int, method: str = "echo") -> bytes:
     receivers = np.array([receiver], dtype=np.uint64)
     payload: bytes = encode_calls(receivers, 0, 0, method, pa.array([b"x"]))[0].as_py()
     return payload
@@ -26,7 +26,7 @@ def asking(receiver: int, method: str = "echo") -> bytes:
 def test_calls_answers_and_rejections() -> None:
     net = Network(ZONES)
     for receiver in (10, 20, 21, 99):
-        net.tell(0, "call", asking(receiver), user=3)
+        net.tell(0, "call", call_payload(receiver), user=3)
     net.block()
     assert net.refusals() == [("A", "UnregisteredDestination")]
     net.block()
@@ -41,7 +41,7 @@ def test_partitioned_and_joint_runs_are_equal() -> None:
     nets = [Network(ZONES, apart=apart) for apart in (False, True)]
     for net in nets:
         for height in range(6):
-            rows = [(0, 0, height, "call", asking(10)), (1, 11, height, "call", asking(20))] * 3
+            rows = [(0, 0, height, "call", call_payload(10)), (1, 11, height, "call", call_payload(20))] * 3
             columns = [list(column) for column in zip(*rows, strict=True)]
             net.tell_all(pa.table(columns, schema=INGRESS_SCHEMA))
             net.block()

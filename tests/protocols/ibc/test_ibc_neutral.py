@@ -27,7 +27,7 @@ AT_ONCE = ["echo", "take", "refuse", "raise"]
 
 
 @st.composite
-def disturbed(draw: st.DrawFn, order: str) -> Scenario:
+def disturbed_networks(draw: st.DrawFn, order: str) -> Scenario:
     """Generate a network with all calls in the first block, immediate answers, and ending relay faults."""
     scenario: Scenario = draw(
         scenarios(max_blocks=9, calm=24, faulty=True, strangers=True, order=order, timeouts="off", types={})
@@ -52,7 +52,7 @@ def disturbed(draw: st.DrawFn, order: str) -> Scenario:
     return replace(scenario, options=options, ingress={1: told}, carriers=carriers, forged=(), halts=())
 
 
-def played(scenario: Scenario) -> Record:
+def play_to_rest(scenario: Scenario) -> Record:
     """Return the effects of the kernel at rest."""
     kernel = KernelRun(scenario)
     record = KernelRecord(kernel, OracleRun(scenario, kernel.application(), kernel.certified))
@@ -70,9 +70,9 @@ def test_relay_modes_change_only_latency(order: str) -> None:
     taken: Counter[bool] = Counter()
 
     @quick(4)
-    @given(disturbed(order))
+    @given(disturbed_networks(order))
     def run(scenario: Scenario) -> None:
-        calm, stormy = played(replace(scenario, carriers=(), outside={})), played(scenario)
+        calm, stormy = play_to_rest(replace(scenario, carriers=(), outside={})), play_to_rest(scenario)
         assert guarantees.of_two(calm, stormy) == []
         rows = (row for row in stormy.log if isinstance(row, ibc.Received))
         taken.update(row.relayer.startswith("user") for row in rows)

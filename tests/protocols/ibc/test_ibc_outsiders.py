@@ -24,7 +24,7 @@ from causeway.protocols.ibc.relay.submissions import merge_ranges
 from tests.support.ibc.ibc_calls import SILENT, A, B, Net, columns
 
 
-def sent(count: int, options: dict[str, Any] | None = None, **more: Any) -> Net:
+def with_sent_packets(count: int, options: dict[str, Any] | None = None, **more: Any) -> Net:
     """Create a network with packets from A to B and only external relayers."""
     net = Net(options, carriers=SILENT, **more)
     for _ in range(count):
@@ -48,7 +48,7 @@ class Hostile:
         return wire.Call(**call)
 
 
-def control(net: Net) -> list[tuple[Any, ...]]:
+def rejection_rows(net: Net) -> list[tuple[Any, ...]]:
     """Return (chain, source, substream, index, sender, reason) of the last block's rejections."""
     rows = net.events()
     refused = (rows["events"] & np.uint16(Event.REJECTED)) > 0
@@ -59,7 +59,7 @@ def control(net: Net) -> list[tuple[Any, ...]]:
 
 
 def test_halted_zone_accepts_no_transactions() -> None:
-    net = sent(1, halts=[("B", 1, 2)])
+    net = with_sent_packets(1, halts=[("B", 1, 2)])
     for _ in range(2):
         net.put("B", net.update("A"))
         net.next()
@@ -70,7 +70,7 @@ def test_halted_zone_accepts_no_transactions() -> None:
 
 
 def test_message_index_counts_all_messages_of_a_block() -> None:
-    net = sent(1)
+    net = with_sent_packets(1)
     net.put("A", net.update("B"))
     net.say("A", 99, "nobody is there")
     net.next()
@@ -78,12 +78,12 @@ def test_message_index_counts_all_messages_of_a_block() -> None:
     assert rows.filter(rows["receiver"] == 99)["index"].tolist() == [2]
 
 
-def tail_of(zone: str, net: Net) -> wire.Call:
+def prove_tail(zone: str, net: Net) -> wire.Call:
     return net.proof("timeout", zone, QueueKey("A", QueuePurpose.RECEIPT, KeyPart.TAIL).encode())
 
 
 def test_time_outs_in_as_many_transactions_as_packets() -> None:
-    net = sent(3, {"timeouts": "on", "timeout_blocks": 1}).next(3)
+    net = with_sent_packets(3, {"timeouts": "on", "timeout_blocks": 1}).next(3)
     assert net.bring("A", net.update("B")) == []
     late = net.proof("timeout", "B", QueueKey("A", QueuePurpose.RECEIPT, KeyPart.TAIL).encode(), height=net.height - 1)
     for user in range(3):
@@ -99,7 +99,7 @@ def test_time_out_after_messages_of_scenario_relayers() -> None:
     options = {"timeouts": "on", "timeout_blocks": 2, "relay": {"max_packets": 1}}
     net = Net(options, carriers=drop).ask().next(2).ask().next(6)
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 1) and net.queue("A", "B", QueuePurpose.SEND) == (0, 2)
-    net.put("A", tail_of("B", net))
+    net.put("A", prove_tail("B", net))
     net.next()
     assert net.queue("A", "B", QueuePurpose.SEND) == (2, 2)
     assert [note[:2] for note in net.seen(A)] == [[0, 0], [1, 2]]
@@ -108,23 +108,23 @@ def test_time_out_after_messages_of_scenario_relayers() -> None:
 def test_impossible_heads_and_indices_are_rejected() -> None:
     head = QueueKey("B", QueuePurpose.SEND, KeyPart.HEAD).encode()
     for index in (MAX_INDEX + 1, 2**63, 2**64 - 1):
-        net = sent(1, {"cleanup": "on"})
+        net = with_sent_packets(1, {"cleanup": "on"})
         hostile = Hostile(net, "A", {head: encode_position(index)})
         assert net.bring("B", hostile.update, hostile.proof("cleanup", head)) == ["InvalidPacket"]
         assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 0)
     for order in ("ordered", "unordered"):
         for index in (MAX_INDEX, 2**63, 2**64 - 1):
-            net = sent(1, {"order": order})
+            net = with_sent_packets(1, {"order": order})
             key = index_key("B", QueuePurpose.SEND, index)
             hostile = Hostile(net, "A", {key: Packet("call", b"").encode()})
             assert net.bring("B", hostile.update, hostile.proof("receive", key)) == ["OutOfOrder"]
-            assert control(net) == [(1, 0, 1, index, 7, "OutOfOrder")]
+            assert rejection_rows(net) == [(1, 0, 1, index, 7, "OutOfOrder")]
             assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 0)
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_receipt_of_an_unsent_packet(order: str) -> None:
-    net = sent(1, {"order": order}).next()
+    net = with_sent_packets(1, {"order": order}).next()
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     assert net.bring("A", net.update("B"), net.receipt(0)) == []
     key = index_key("A", QueuePurpose.RECEIPT, 1)
@@ -141,10 +141,10 @@ def test_headers_for_unconnected_or_frozen_chains() -> None:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_features_the_network_lacks_are_rejected_for_external_senders(order: str) -> None:
-    net = sent(1, {"order": order})
+    net = with_sent_packets(1, {"order": order})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
     assert net.bring("A", net.update("B"), net.receipt(0)) == []
-    late = tail_of("B", net) if order == "ordered" else net.missing(0)
+    late = prove_tail("B", net) if order == "ordered" else net.missing(0)
     assert net.bring("A", net.update("B"), late) == ["CallNotOffered"]
     assert net.bring("B", net.update("A"), net.cleanup()) == ["CallNotOffered"]
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (0, 1) and net.codes("B", "A") == [0]
@@ -152,7 +152,7 @@ def test_features_the_network_lacks_are_rejected_for_external_senders(order: str
 
 def test_maximum_index() -> None:
     head = QueueKey("B", QueuePurpose.SEND, KeyPart.HEAD).encode()
-    net = sent(1, {"cleanup": "on"})
+    net = with_sent_packets(1, {"cleanup": "on"})
     hostile = Hostile(net, "A", {head: encode_position(MAX_INDEX - 1)})
     assert net.bring("B", hostile.update, hostile.proof("cleanup", head)) == []
     last = index_key("B", QueuePurpose.SEND, MAX_INDEX - 1)
@@ -163,7 +163,7 @@ def test_maximum_index() -> None:
 
 
 def test_rejections_name_the_queue_and_the_index() -> None:
-    net = sent(1, {"cleanup": "on", "timeouts": "on"})
+    net = with_sent_packets(1, {"cleanup": "on", "timeouts": "on"})
     calls = [
         net.packet(3),
         net.receipt(2**64 - 1, zone="A", to="C"),
@@ -176,7 +176,7 @@ def test_rejections_name_the_queue_and_the_index() -> None:
     assert net.bring("A", net.update("B"), net.packet(0, zone="B", to="A")) == []
     assert net.bring("B", net.update("A"), net.receipt(0, zone="A", to="B")) == []
     net.bring("B", *calls)
-    assert control(net) == [
+    assert rejection_rows(net) == [
         (1, 0, 1, 3, 7, "OutOfOrder"),
         (1, 0, 0, 2**64 - 1, 7, "WrongChain"),
         (1, 0, 0, 0, 7, "InvalidHeader"),
@@ -186,9 +186,9 @@ def test_rejections_name_the_queue_and_the_index() -> None:
 
 
 def test_old_packet_and_a_cleanup_past_it_in_one_block() -> None:
-    net = sent(1, {"timeouts": "on", "timeout_blocks": 1, "cleanup": "on"}).next(3)
+    net = with_sent_packets(1, {"timeouts": "on", "timeout_blocks": 1, "cleanup": "on"}).next(3)
     header, packet = net.update("A"), net.packet(0)
-    assert net.bring("A", net.update("B"), tail_of("B", net)) == []
+    assert net.bring("A", net.update("B"), prove_tail("B", net)) == []
     popped = net.proof("cleanup", "A", QueueKey("B", QueuePurpose.SEND, KeyPart.HEAD).encode())
     assert net.bring("B", header, packet, net.update("A"), popped) == []
     assert net.queue("B", "A", QueuePurpose.RECEIPT) == (1, 1)
@@ -202,7 +202,7 @@ def test_header_below_all_trusted_ones() -> None:
     for _ in range(6):
         net.next()
         assert net.bring("A", net.update("B")) == []
-    assert min(height for height in trusted(net, "A", "B")) > 1
+    assert min(height for height in trusted_heights(net, "A", "B")) > 1
     # C's trust set follows A's: its trusted headers mean nothing to A.
     assert net.bring("A", old) == ["InvalidHeader"]
 
@@ -214,10 +214,10 @@ def test_headers_in_any_order_build_on_the_highest_lower_one() -> None:
     net = Net({"unbonding_seconds": 6.0}, carriers=SILENT)
     updates = [net.next().update("B") for _ in range(3)]
     assert net.bring("A", updates[2], updates[0], updates[1]) == []
-    assert trusted(net, "A", "B") == [0, 1, 2, 3]
+    assert trusted_heights(net, "A", "B") == [0, 1, 2, 3]
 
 
-def trusted(net: Net, zone: str, remote: str) -> list[int]:
+def trusted_heights(net: Net, zone: str, remote: str) -> list[int]:
     trust, names = net.state.trust, list(net.names)
     mine = (trust["chain"] == names.index(zone)) & (trust["counterparty"] == names.index(remote))
     found: list[int] = trust["height"][mine].tolist()
@@ -232,9 +232,9 @@ def test_expired_client_is_reported_for_any_header() -> None:
     stranger = wire.Call(update=wire.UpdateHeader(remote="B", header=net.next().update("C").update.header))
     earlier = net.past_headers[2]["certification"][list(net.names).index("C")].as_py()
     stranger_below = wire.Call(update=wire.UpdateHeader(remote="B", header=earlier))
-    assert trusted(net, "A", "B") == [0, 3]
+    assert trusted_heights(net, "A", "B") == [0, 3]
     assert net.bring("A", stranger, stranger_below, updates[1]) == ["InvalidHeader", "InvalidHeader", "ClientExpired"]
-    assert net.bring("A", net.update("B")) == [] and trusted(net, "A", "B") == [3, 6]
+    assert net.bring("A", net.update("B")) == [] and trusted_heights(net, "A", "B") == [3, 6]
     net.next(5)
     assert net.bring("A", updates[0], stranger, updates[2]) == ["ClientExpired"] * 3
 

@@ -59,7 +59,7 @@ def _no_state_kept() -> Iterator[None]:
     bucket._STATES.clear()
 
 
-def opened(
+def open_network(
     folder: Path, sends: list[tuple[int, str]], seconds: float = 86_400.0, options: str = "", faults: str = ""
 ) -> LakeNetwork:
     text = SCENARIO.format(seconds=seconds, options=options, faults=faults)
@@ -78,7 +78,7 @@ def ticks_of(net: LakeNetwork) -> list[int]:
     return found
 
 
-def waiting(net: LakeNetwork) -> bool:
+def has_pending_packets(net: LakeNetwork) -> bool:
     """Return whether a packet waits for its receipt."""
     queues = [row for table in net.lake.state(net.manifest, "queues") for row in table.to_pylist()]
     return any(row["next_index"] > row["begin"] for row in queues if row["substream"] == 1)
@@ -86,10 +86,10 @@ def waiting(net: LakeNetwork) -> bool:
 
 @pytest.mark.parametrize("first", [0, 6, 7, 8, 100])
 def test_clients_are_refreshed_while_days_are_skipped(tmp_path: Path, first: int) -> None:
-    net = opened(tmp_path, [(first, "echo"), (first + 70, "other"), (first + 71, "echo"), (first + 200, "echo")])
+    net = open_network(tmp_path, [(first, "echo"), (first + 70, "other"), (first + 71, "echo"), (first + 200, "echo")])
     ticks = ticks_of(net)
     assert net.program_state("caller")["answered"] == 4
-    assert not waiting(net) and ticks[-1] - first - 200 < 5, "it ends where nothing is left"
+    assert not has_pending_packets(net) and ticks[-1] - first - 200 < 5, "it ends where nothing is left"
     gaps = [after - before for before, after in zip([-1, *ticks], ticks, strict=False)]
     assert max(gaps) == 7 and len(ticks) < 60
     (relayer,) = relayers(net.lake, net.manifest, ["relayer"])
@@ -97,11 +97,11 @@ def test_clients_are_refreshed_while_days_are_skipped(tmp_path: Path, first: int
 
 
 def test_ticks_longer_than_a_third_of_the_period_are_not_skipped(tmp_path: Path) -> None:
-    net = opened(tmp_path, [(5, "echo"), (9, "echo")], seconds=10.0, options="unbonding_seconds = 20.5")
+    net = open_network(tmp_path, [(5, "echo"), (9, "echo")], seconds=10.0, options="unbonding_seconds = 20.5")
     assert ticks_of(net)[:9] == list(range(9))
     assert net.program_state("caller")["answered"] == 2
     with pytest.raises(InvalidInput, match=r"options.unbonding_seconds: 20.0; allowed: more than two ticks, here 20.0"):
-        opened(tmp_path / "short", [(5, "echo")], seconds=10.0, options="unbonding_seconds = 20.0")
+        open_network(tmp_path / "short", [(5, "echo")], seconds=10.0, options="unbonding_seconds = 20.0")
 
 
 @pytest.mark.parametrize(("coordination", "shares"), [("none", (6, 6)), ("leader", (6,)), ("partition", (4, 2))])
@@ -135,18 +135,18 @@ DROP = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom 
 def test_run_waits_for_a_late_time_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     limits = 'timeouts = "on"\ntimeout_blocks = 30\n'
-    net = opened(tmp_path, [(0, "echo")], seconds=1.0, options=limits, faults=DROP)
+    net = open_network(tmp_path, [(0, "echo")], seconds=1.0, options=limits, faults=DROP)
     assert ticks_of(net)[-1] > 30
-    assert not waiting(net) and net.program_state("caller")["rejected"] == 1
+    assert not has_pending_packets(net) and net.program_state("caller")["rejected"] == 1
 
 
 def test_run_with_only_permanent_rejections_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     # Headers to a client that expired without relayers are in vain.
     drop = DROP + "until = 20\n"
-    net = opened(tmp_path, [(0, "echo")], seconds=1.0, options="unbonding_seconds = 9.0", faults=drop)
+    net = open_network(tmp_path, [(0, "echo")], seconds=1.0, options="unbonding_seconds = 9.0", faults=drop)
     ticks = ticks_of(net)
-    assert waiting(net) and 20 < ticks[-1] < 40
+    assert has_pending_packets(net) and 20 < ticks[-1] < 40
     assert net.program_state("caller")["answered"] == 0
 
 
@@ -196,7 +196,7 @@ def test_no_packet_is_sent_to_a_zone_with_an_expired_client(tmp_path: Path, monk
     monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
     drop = DROP.replace('source = "north"\ndestination = "east"', 'source = "east"\ndestination = "north"')
     sends = [(0, "echo"), (20, "echo"), (20, "other")]
-    net = opened(tmp_path, sends, seconds=1.0, options="unbonding_seconds = 9.0", faults=drop)
+    net = open_network(tmp_path, sends, seconds=1.0, options="unbonding_seconds = 9.0", faults=drop)
     net.run()
     events = [row for path in net.lake.log_files("events") for row in net.lake.storage.read_table(path).to_pylist()]
     refused = [row["tick"] for row in events if row["reason"] == "ClientExpired" and row["kind"] == Kind.REQUEST]

@@ -51,7 +51,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def opened(lake: str) -> OpenedLake:
+def opened_lake(lake: str) -> OpenedLake:
     return open_lake(lake)
 
 
@@ -192,13 +192,13 @@ def test_every_store_at_every_height_matches_its_entries(tmp_path: Path, options
             assert store.absence_proofs(asked[:5]).equals(known.absence_proofs(asked[:5]))
 
 
-def test_entries_match_sent_and_answered_messages(opened: OpenedLake) -> None:
-    packets = open_store(opened, "A", 2)
+def test_entries_match_sent_and_answered_messages(opened_lake: OpenedLake) -> None:
+    packets = open_store(opened_lake, "A", 2)
     queue = packets.queue("B", QueuePurpose.SEND)
     values = [packets.value(index_key("B", QueuePurpose.SEND, index)) for index in queue.indices.tolist()]
     data = [decode_packet(value).data for value in values if value is not None]
     assert [text[-6:] for text in data] == [b"tick 0"] * 4 + [b"tick 1"] * 4
-    receipts = open_store(opened, "B")
+    receipts = open_store(opened_lake, "B")
     for index in receipts.queue("A", QueuePurpose.RECEIPT).indices.tolist():
         receipt = decode_receipt(receipts.value(index_key("A", QueuePurpose.RECEIPT, index)) or b"")
         assert receipt.code == ReceiptCode.SUCCESS
@@ -207,8 +207,8 @@ def test_entries_match_sent_and_answered_messages(opened: OpenedLake) -> None:
     assert receipts.value(b"app/nothing") is None
 
 
-def test_one_state_read_serves_many_proofs(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(opened, "B")
+def test_one_state_read_serves_many_proofs(opened_lake: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(opened_lake, "B")
     monkeypatch.setattr(OpenedLake, "state_rows", None)
     known = {
         index_key("A", QueuePurpose.RECEIPT, 47),
@@ -220,7 +220,7 @@ def test_one_state_read_serves_many_proofs(opened: OpenedLake, monkeypatch: pyte
         verify_membership(PROOF_SPECS["tendermint"], store.root, proof, key, value)
 
 
-def test_late_receipt_is_found_at_its_height(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_receipt_is_found_at_its_height(opened_lake: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
     first = pushed.PushedEntries._first_with_entry
 
@@ -229,18 +229,20 @@ def test_late_receipt_is_found_at_its_height(opened: OpenedLake, monkeypatch: py
         return searched[-1][1]
 
     monkeypatch.setattr(pushed.PushedEntries, "_first_with_entry", noted)
-    store = open_store(opened, "B")
+    store = open_store(opened_lake, "B")
     store.run("A", QueuePurpose.RECEIPT, 0, 48)
     assert searched, "the runs of early receipts are forgotten by the end"
     assert all(index % 4 == 0 for index, _ in searched), "only the program that asks others answers late"
     for index, height in searched:
-        before, then = (open_store(opened, "B", at).queue("A", QueuePurpose.RECEIPT) for at in (height - 1, height))
+        before, then = (
+            open_store(opened_lake, "B", at).queue("A", QueuePurpose.RECEIPT) for at in (height - 1, height)
+        )
         assert index not in before.indices
         assert index in then.indices
 
 
-def test_documents_of_the_api(opened: OpenedLake) -> None:
-    store = open_store(opened, "A", 1)
+def test_documents_of_the_api(opened_lake: OpenedLake) -> None:
+    store = open_store(opened_lake, "A", 1)
     trust = parse_trust_object(trust_document(store), "trust")
     key = index_key("B", QueuePurpose.SEND, 0)
     documents = [
@@ -251,17 +253,17 @@ def test_documents_of_the_api(opened: OpenedLake) -> None:
     assert all(verify_document(build_document(document, "it"), trust).valid for document in documents)
     for base in (None, 0):
         assert verify_document(build_document(header_document(store, base), "it"), self_consistent=True).valid
-    later = open_store(opened, "A", 9)
+    later = open_store(opened_lake, "A", 9)
     for base in range(9):
         header = header_document(later, base)
-        own = parse_trust_object(trust_document(open_store(opened, "A", base)), "it") if base else None
+        own = parse_trust_object(trust_document(open_store(opened_lake, "A", base)), "it") if base else None
         assert verify_document(build_document(header, "it"), own, self_consistent=True).valid
     with pytest.raises(InvalidInput, match="trusted height: 9: allowed are 0 to 8"):
         header_document(later, 9)
 
 
-def test_height_0_has_an_unsigned_root(opened: OpenedLake) -> None:
-    store = open_store(opened, "A", 0)
+def test_height_0_has_an_unsigned_root(opened_lake: OpenedLake) -> None:
+    store = open_store(opened_lake, "A", 0)
     assert store.signed is None
     assert trust_document(store) == {"kind": "root", "root": store.root.hex()}
     document = existence_document(store, QueueKey("B", QueuePurpose.SEND, KeyPart.TAIL).encode())
@@ -270,8 +272,8 @@ def test_height_0_has_an_unsigned_root(opened: OpenedLake) -> None:
         header_document(store)
 
 
-def test_keys_are_those_of_the_reference(opened: OpenedLake) -> None:
-    store = open_store(opened, "B")
+def test_keys_are_those_of_the_reference(opened_lake: OpenedLake) -> None:
+    store = open_store(opened_lake, "B")
     keys = [key for key in store.entries_at(np.arange(len(store))).keys.to_pylist() if not key.startswith(b"app/")]
     parsed = [parse_key(key) for key in keys]
     assert {(key.remote, key.purpose) for key in parsed} == {
@@ -279,8 +281,8 @@ def test_keys_are_those_of_the_reference(opened: OpenedLake) -> None:
     }
 
 
-def test_proof_too_large_for_verifiers_is_rejected(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(opened, "B")
+def test_proof_too_large_for_verifiers_is_rejected(opened_lake: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(opened_lake, "B")
     monkeypatch.setattr("causeway.proving.ibc.store.PIECE", 7)
     entries, proof = store.run("A", QueuePurpose.RECEIPT, 0, 48)
     assert len(entries) == 48
@@ -357,14 +359,14 @@ def test_lakes_of_other_protocols_have_no_such_proofs(
     )
 
 
-def _rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+def _rewrite_proof(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     import pyarrow.parquet as pq
 
     table = pq.read_table(path)
     pq.write_table(change(table), path)
 
 
-def _with(table: pa.Table, name: str, value: Any) -> pa.Table:
+def _replace_value(table: pa.Table, name: str, value: Any) -> pa.Table:
     place = table.schema.get_field_index(name)
     return table.set_column(place, table.schema.field(name), pa.array([value] * len(table), table.schema.types[place]))
 
@@ -375,12 +377,12 @@ def test_tampered_lake_proves_nothing(cli: Run, tmp_path: Path) -> None:
     place = make_lake(lake, until=2)
     opened = open_lake(place)
     outbound = opened.manifest(2).log["outbound"][opened.bucket(0)]
-    _rewritten(Path(place) / outbound, lambda table: _with(table, "payload", b"other"))
+    _rewrite_proof(Path(place) / outbound, lambda table: _replace_value(table, "payload", b"other"))
     store = open_store(opened, "A", 2)
     with pytest.raises(LakeDamaged, match=r"outbound-.* bytes where .* were written; the last whole height is 1"):
         store.prove(index_key("B", QueuePurpose.SEND, 5))
     (queues,) = opened.manifest(2).state["queues"][opened.bucket(0)].files
-    _rewritten(Path(place) / queues, lambda table: _with(table, "next_index", 9))
+    _rewrite_proof(Path(place) / queues, lambda table: _replace_value(table, "next_index", 9))
     code, _, err = cli(
         "prove", place, "--chain", "A", "--counterparty", "B", "--queue", "send", "--tail", "--height", 2
     )

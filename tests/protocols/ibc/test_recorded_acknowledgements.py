@@ -151,7 +151,7 @@ def epochs(played: list[Channel], ordered: bool) -> Iterator[tuple[np.ndarray, l
             yield of[now[np.lexsort((index[now], sent[now]))]], acknowledged
 
 
-def refused(net: Replay) -> list[tuple[int, int]]:
+def out_of_order_rows(net: Replay) -> list[tuple[int, int]]:
     """Return (channel, index) of the last block's out-of-order acknowledgements."""
     events = net.events()
     reasons = np.array(events["reason"].to_pylist()) == "OutOfOrder"
@@ -169,12 +169,12 @@ def play(played: list[Channel], order: str) -> tuple[Replay, list[tuple[int, int
         net.block(2)  # sent, received
         net.submitted = due
         net.block()
-        waited += refused(net)
+        waited += out_of_order_rows(net)
         net.submitted = []
     return net, waited
 
 
-def expected_to_wait(played: list[Channel]) -> set[tuple[int, int]]:
+def late_acknowledgements(played: list[Channel]) -> set[tuple[int, int]]:
     """Return acknowledgements recorded at a lower height than one of an earlier packet of the channel."""
     found = set()
     for place, channel in enumerate(played):
@@ -183,7 +183,7 @@ def expected_to_wait(played: list[Channel]) -> set[tuple[int, int]]:
     return found
 
 
-def settled(net: Replay, played: list[Channel]) -> bool:
+def is_settled(net: Replay, played: list[Channel]) -> bool:
     """Return whether every caller has all its answers."""
     callers = net.state.programs["caller"]
     found: list[int] = callers["answered"].tolist()
@@ -193,9 +193,9 @@ def settled(net: Replay, played: list[Channel]) -> bool:
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_acknowledgements_wait_only_in_ordered_queues(recordings: Recordings, order: str) -> None:
     played = channels(recordings.hub_packets, most=120)
-    late = expected_to_wait(played)
+    late = late_acknowledgements(played)
     net, waited = play(played, order)
-    assert settled(net, played)
+    assert is_settled(net, played)
     assert len(late) > 3
     assert sorted(waited) == (sorted(late) if order == "ordered" else [])
 
@@ -204,5 +204,5 @@ def test_acknowledgements_wait_only_in_ordered_queues(recordings: Recordings, or
 def test_449_of_all_recorded_acknowledgements_would_have_waited(recordings: Recordings) -> None:
     played = channels(recordings.hub_packets)
     net, waited = play(played, "ordered")
-    assert settled(net, played)
+    assert is_settled(net, played)
     assert len(waited) == len(set(waited)) == 449

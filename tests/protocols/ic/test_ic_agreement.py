@@ -24,14 +24,14 @@ MAKERS = (GAP, REPLAY, REORDER, FOREIGN, OVERSIZED, STALE, ALTERED)
 PARTS = ("payload", "sibling", "signature", "destination", "height", "header")
 
 
-def few(examples: int) -> Callable[[Any], Any]:
+def few_examples(examples: int) -> Callable[[Any], Any]:
     """Run equal examples in every run; each signature check costs a millisecond."""
     checks = list(HealthCheck)
     return settings(max_examples=examples, deadline=None, suppress_health_check=checks, derandomize=True)
 
 
 @st.composite
-def certified(draw: st.DrawFn, /, **options: Any) -> Scenario:
+def certified_scenarios(draw: st.DrawFn, /, **options: Any) -> Scenario:
     """Generate certified streams with malicious block makers and carriers that alter slices."""
     scenario: Scenario = draw(scenarios(**options))
     ticks = st.integers(1, scenario.rounds)
@@ -51,20 +51,20 @@ def certified(draw: st.DrawFn, /, **options: Any) -> Scenario:
     )
 
 
-@few(8)
-@given(certified())
+@few_examples(8)
+@given(certified_scenarios())
 def test_certified_subnets_and_the_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@few(6)
-@given(certified(), st.integers(400, 3000))
+@few_examples(6)
+@given(certified_scenarios(), st.integers(400, 3000))
 def test_limited_payloads_equal_the_oracle(scenario: Scenario, payload_bytes: int) -> None:
     compare(replace(scenario, options={**scenario.options, "payload_bytes": payload_bytes}))
 
 
-@few(6)
-@given(certified(), st.integers(1, 3), st.sampled_from([0, 0, 1, 2]), st.sampled_from([0, 0, 700, 1500]))
+@few_examples(6)
+@given(certified_scenarios(), st.integers(1, 3), st.sampled_from([0, 0, 1, 2]), st.sampled_from([0, 0, 700, 1500]))
 def test_blocks_may_precede_execution_and_certificates_may_lag(
     scenario: Scenario, ahead: int, delay: int, payload_bytes: int
 ) -> None:
@@ -78,7 +78,7 @@ SUBNETS = (1, 2, 260)
 ROUNDS = 9
 
 
-def busy(**changed: Any) -> Scenario:
+def busy_scenario(**changed: Any) -> Scenario:
     """Create calls between all subnets in all first ticks, so that streams are never empty."""
     canisters = {number: (host, ACTOR, 2**80) for number, host in ((10, 1), (20, 2), (30, 260))}
     homes = {10: 1, 20: 2, 30: 260}
@@ -95,7 +95,7 @@ def busy(**changed: Any) -> Scenario:
     return Scenario(SUBNETS, canisters, options=options, rounds=ROUNDS, ingress=ingress, **changed)
 
 
-def refusals_of(scenario: Scenario) -> dict[int, set[str]]:
+def rejections_by_tick(scenario: Scenario) -> dict[int, set[str]]:
     """Return the reasons of rejections at each tick, played by the kernel alone."""
     run, found = KernelRun(scenario, apart=False), dict[int, set[str]]()
     for height in range(1, scenario.rounds + 1):
@@ -128,15 +128,15 @@ LATE = {"certification_delay": 1}
 )
 def test_proposals_of_malicious_block_makers_are_rejected_whole(options: dict[str, Any], wrong: dict[str, str]) -> None:
     makers = [(does, 2, tick, tick) for tick, does in enumerate(wrong, start=4)]
-    scenario = busy(options=options, makers=makers)
+    scenario = busy_scenario(options=options, makers=makers)
     compare(scenario, settling=60)
     expected = {tick: {f"{INVALID_PAYLOAD}({wrong[does]})"} for does, _, tick, _ in makers}
-    assert refusals_of(scenario) == expected
+    assert rejections_by_tick(scenario) == expected
 
 
 def test_block_maker_exceeding_slice_limits_is_rejected() -> None:
     limits = {"limits": "deployed", "limit": {"slice_messages": 2}}
-    refused = refusals_of(busy(options=limits, makers=[(OVERSIZED, 2, 4, 5)]))
+    refused = rejections_by_tick(busy_scenario(options=limits, makers=[(OVERSIZED, 2, 4, 5)]))
     assert refused == {tick: {f"{INVALID_PAYLOAD}(SliceAboveMessageLimit)"} for tick in (4, 5)}
 
 
@@ -151,11 +151,11 @@ def test_slices_altered_by_carriers_are_rejected_and_arrive_later(options: dict[
         "header": "RootHashMismatch",
     }
     carriers = [("alter", 1, 2, tick, tick, {"part": part}) for tick, part in enumerate(causes, start=3)]
-    scenario = busy(options=options, carriers=carriers)
+    scenario = busy_scenario(options=options, carriers=carriers)
     compare(scenario, settling=60)
     # Signature bits are part of its form too.
     refused = {
         tick: {reason.replace("Malformed", "Invalid") for reason in found}
-        for tick, found in refusals_of(scenario).items()
+        for tick, found in rejections_by_tick(scenario).items()
     }
     assert refused == {tick: {f"InvalidStream({cause})"} for tick, cause in enumerate(causes.values(), start=3)}

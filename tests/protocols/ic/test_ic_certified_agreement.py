@@ -75,7 +75,7 @@ def states(draw: st.DrawFn) -> ic.CanonicalState:
     )
 
 
-def source_of(state: ic.CanonicalState, version: int) -> tuple[certified.CertifiedState, CertifiedStreams]:
+def create_sources(state: ic.CanonicalState, version: int) -> tuple[certified.CertifiedState, CertifiedStreams]:
     """Return one certified state in the oracle and in the library."""
     sections = {"accounts": b"a" * 32, "queues": b"q" * 32}
     ours = certified_state(state, b"p" * 32, sections, ic.Options(index_base=0, certification_version=f"V{version}"))
@@ -99,7 +99,7 @@ def plain_witness(found: library.Witness) -> hash_tree.Witness:
     return ("pruned", found.digest) if isinstance(found, library.WitnessPruned) else hash_tree.KNOWN
 
 
-def plain(found: CertifiedStreamSlice) -> tuple[Any, ...]:
+def library_parts(found: CertifiedStreamSlice) -> tuple[Any, ...]:
     """Return payload, witness, root, height and signature of a slice of the library."""
     first = found.payload.messages_begin or 0
     blobs = {(first + place).to_bytes(8, "big"): blob for place, blob in enumerate(found.payload.messages)}
@@ -112,13 +112,13 @@ def plain(found: CertifiedStreamSlice) -> tuple[Any, ...]:
     )
 
 
-def parts(found: certified.CertifiedStreamSlice) -> tuple[Any, ...]:
+def oracle_parts(found: certified.CertifiedStreamSlice) -> tuple[Any, ...]:
     """Return the same of a slice of the oracle."""
     certification = found.certification
     return found.payload, found.witness, certification.root, certification.height, certification.signature
 
 
-def either(call: Callable[[], Any]) -> Any:
+def outcome_or_error(call: Callable[[], Any]) -> Any:
     """Return the outcome, or the name of the error."""
     try:
         return call()
@@ -154,8 +154,8 @@ def test_headers_are_decoded_or_rejected_alike(
     """Hazards 8 and 40."""
     content = dict(sorted({**fields, **(dict(enumerate(bounds)) if whole else {})}.items()))
     data = cbor2.dumps(content)
-    ours = either(lambda: encoding.decoded_header(data))
-    theirs = either(lambda: decode_stream_header(data))
+    ours = outcome_or_error(lambda: encoding.decoded_header(data))
+    theirs = outcome_or_error(lambda: decode_stream_header(data))
     if theirs == "NotCanonical":  # the reference has no canonical form: 0 and an empty list may be encoded
         assert any(key > 2 and not value for key, value in content.items())
         return
@@ -169,7 +169,7 @@ def test_headers_are_decoded_or_rejected_alike(
 @SETTINGS
 @given(states(), st.sampled_from([19, 20, 22, 23, 24, 25]))
 def test_roots_and_headers(state: ic.CanonicalState, version: int) -> None:
-    ours, theirs = source_of(state, version)
+    ours, theirs = create_sources(state, version)
     tree: Any = ours.tree
     assert digest(build_tree(tree)) == theirs.certification.root_hash == ours.root
     known = CertificationVersion(version)
@@ -178,7 +178,7 @@ def test_roots_and_headers(state: ic.CanonicalState, version: int) -> None:
 
 
 @st.composite
-def asked(draw: st.DrawFn, state: ic.CanonicalState) -> dict[str, int]:
+def endpoint_requests(draw: st.DrawFn, state: ic.CanonicalState) -> dict[str, int]:
     """Generate client requests to an endpoint, within the stream and beside it."""
     begin = min(state.streams[OWN].msgs[()].elements, default=state.streams[OWN].msgs[()].next_index)
     near = st.integers(max(0, begin - 1), min(begin + 14, 2**64 - 1))
@@ -195,15 +195,15 @@ def asked(draw: st.DrawFn, state: ic.CanonicalState) -> dict[str, int]:
 @given(st.data())
 def test_slices_are_truncated_and_rejected_alike(data: st.DataObject) -> None:
     state = data.draw(states())
-    ours, theirs = source_of(state, 25)
-    wanted = data.draw(asked(state))
+    ours, theirs = create_sources(state, 25)
+    wanted = data.draw(endpoint_requests(state))
     destination = data.draw(st.sampled_from([OWN, OWN, OWN, 300, 9]))
-    one = either(lambda: certified.encode_certified_stream_slice(ours, destination, **wanted))
-    other = either(lambda: theirs.encode_certified_stream_slice(ic.subnet_bytes(destination), **wanted))
+    one = outcome_or_error(lambda: certified.encode_certified_stream_slice(ours, destination, **wanted))
+    other = outcome_or_error(lambda: theirs.encode_certified_stream_slice(ic.subnet_bytes(destination), **wanted))
     if isinstance(one, str) or isinstance(other, str):
         assert one == other
         return
-    assert parts(one) == plain(other)
+    assert oracle_parts(one) == library_parts(other)
     blobs = certified.read_payload(one.payload).blobs
     if "witness_begin" not in wanted:
         certified.decode_certified_stream(destination, REMOTE, one)
@@ -212,7 +212,7 @@ def test_slices_are_truncated_and_rejected_alike(data: st.DataObject) -> None:
         )
 
 
-def whole_of(joined: CertifiedStreamSlice) -> CertifiedStreamSlice:
+def joined_slice(joined: CertifiedStreamSlice) -> CertifiedStreamSlice:
     """Return a joined slice, whose root is checked before use."""
     joined.verify_root()
     return joined
@@ -223,7 +223,7 @@ def whole_of(joined: CertifiedStreamSlice) -> CertifiedStreamSlice:
 def test_slices_are_split_and_joined_alike(data: st.DataObject) -> None:
     """X-15."""
     state = data.draw(states())
-    ours, theirs = source_of(state, 25)
+    ours, theirs = create_sources(state, 25)
     whole, other = (
         certified.encode_certified_stream_slice(ours, OWN),
         theirs.encode_certified_stream_slice(ic.subnet_bytes(OWN)),
@@ -231,38 +231,40 @@ def test_slices_are_split_and_joined_alike(data: st.DataObject) -> None:
     indices = sorted(certified.read_payload(whole.payload).blobs)
     count = data.draw(st.integers(0, len(indices)))
     first, rest = other.take_prefix(count)
-    assert parts(certified.take_prefix(whole, count)) == plain(first)
+    assert oracle_parts(certified.take_prefix(whole, count)) == library_parts(first)
     pooled = {REMOTE: whole}
     taken = pool.take(pooled, REMOTE, msg_limit=count)
-    assert taken is not None and parts(taken) == plain(first)
-    assert ({} if rest is None else {REMOTE: plain(rest)}) == {remote: parts(css) for remote, css in pooled.items()}
+    assert taken is not None and oracle_parts(taken) == library_parts(first)
+    assert ({} if rest is None else {REMOTE: library_parts(rest)}) == {
+        remote: oracle_parts(css) for remote, css in pooled.items()
+    }
     if indices:
-        wanted = data.draw(asked(state))
+        wanted = data.draw(endpoint_requests(state))
         if data.draw(st.booleans()):
             wanted |= {"witness_begin": indices[0], "msg_begin": indices[0] + count}
-        suffix = either(lambda: certified.encode_certified_stream_slice(ours, OWN, **wanted))
-        theirs_suffix = either(lambda: theirs.encode_certified_stream_slice(ic.subnet_bytes(OWN), **wanted))
+        suffix = outcome_or_error(lambda: certified.encode_certified_stream_slice(ours, OWN, **wanted))
+        theirs_suffix = outcome_or_error(lambda: theirs.encode_certified_stream_slice(ic.subnet_bytes(OWN), **wanted))
         if isinstance(suffix, str):
             return
         pooled = {REMOTE: taken}
-        joined = either(lambda: pool.append(pooled, OWN, REMOTE, suffix))
-        theirs_joined = either(lambda: whole_of(first.append(theirs_suffix)))
+        joined = outcome_or_error(lambda: pool.append(pooled, OWN, REMOTE, suffix))
+        theirs_joined = outcome_or_error(lambda: joined_slice(first.append(theirs_suffix)))
         if isinstance(joined, str) or isinstance(theirs_joined, str):
             assert isinstance(joined, str) and isinstance(theirs_joined, str), (joined, theirs_joined, count, wanted)
         else:
-            assert parts(pooled[REMOTE]) == plain(theirs_joined)
+            assert oracle_parts(pooled[REMOTE]) == library_parts(theirs_joined)
 
 
 def test_comparison_detects_altered_parts() -> None:
     """A slice with a flipped bit differs."""
     queue: ic.Queue[Any] = ic.Queue(5, {4: ic.Request(1, 2, 3)})
     state = ic.CanonicalState(own=REMOTE, streams={OWN: ic.Stream({}, {(): queue})})
-    ours, theirs = source_of(state, 25)
+    ours, theirs = create_sources(state, 25)
     whole = certified.encode_certified_stream_slice(ours, OWN)
-    found = plain(theirs.encode_certified_stream_slice(ic.subnet_bytes(OWN)))
-    assert parts(whole) == found
+    found = library_parts(theirs.encode_certified_stream_slice(ic.subnet_bytes(OWN)))
+    assert oracle_parts(whole) == found
     for part in ("payload", "sibling", "signature", "destination", "height", "header"):
         wrong = certified.altered(whole, part, 9)
-        assert parts(wrong) != found
+        assert oracle_parts(wrong) != found
     with pytest.raises(SerializationError):
         certified.verify_root(certified.altered(whole, "sibling", 9))

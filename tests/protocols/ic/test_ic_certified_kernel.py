@@ -14,7 +14,7 @@ from tests.support.ic.ic_strategies import scenarios
 from tests.tiers import sized
 
 
-def told(chain: int, canister: int, *calls: tuple[int, str]) -> Call:
+def ingress_calls(chain: int, canister: int, *calls: tuple[int, str]) -> Call:
     return Call(chain, canister, 9, "do", ops(*[("call", other, method, b"x", 7, None) for other, method in calls]))
 
 
@@ -30,7 +30,10 @@ def test_roots_of_calls_rejects_loopback_and_a_move_from_a_halted_subnet(
     options: dict[str, Any], moves: list[tuple[int, int, int]]
 ) -> None:
     calls = {
-        tick: [told(0, 1, (2, "take"), (4, "echo"), (3, "refuse"), (77, "echo")), told(256, 3, (1, "hold"))]
+        tick: [
+            ingress_calls(0, 1, (2, "take"), (4, "echo"), (3, "refuse"), (77, "echo")),
+            ingress_calls(256, 3, (1, "hold")),
+        ]
         for tick in (1, 2, 4)
     }
     scenario = Scenario(

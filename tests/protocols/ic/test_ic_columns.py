@@ -45,7 +45,7 @@ def digests_one_by_one(columns: dict[str, Any], indexes: Any, version: Certifica
     ]
 
 
-def widest(columns: dict[str, Any]) -> dict[str, Any]:
+def maximum_messages(columns: dict[str, Any]) -> dict[str, Any]:
     """Return the messages with maximum numbers."""
     most = {"deadline": 2**32 - 1}
     wide = ("sender", "receiver", "callback", "amount_high", "amount_low", "deadline", "call_tree_depth")
@@ -57,7 +57,7 @@ def widest(columns: dict[str, Any]) -> dict[str, Any]:
 def test_message_digests_equal_scalar_ones(version: CertificationVersion) -> None:
     columns = draw_columns(int(version), 150, version)
     indexes = np.arange(150, dtype=np.uint64) * np.uint64(2**57 + 1)
-    for given in (columns, widest(columns)):
+    for given in (columns, maximum_messages(columns)):
         assert [row.tobytes() for row in stream_digests(given, indexes, version)] == digests_one_by_one(
             given, indexes, version
         )
@@ -137,7 +137,7 @@ def decoded_messages(values: list[bytes], version: CertificationVersion) -> list
 def test_messages_equal_scalar_decoding(version: CertificationVersion) -> None:
     columns = draw_columns(int(version), 150, version)
     columns |= {name: columns["callback"] >> np.uint64(3) for name in ("call_tree_depth", "call_tree_start")}
-    for given in (columns, widest(columns)):
+    for given in (columns, maximum_messages(columns)):
         encoded = encode_stream_messages(given, version)
         messages = [row_message(given, row) for row in range(150)]
         assert decoded_messages(encoded.to_pylist(), version) == messages
@@ -167,7 +167,7 @@ def test_altered_messages_have_scalar_verdicts(count: int) -> None:
         ]
 
 
-def nearly_messages(version: CertificationVersion) -> list[bytes]:
+def near_valid_messages(version: CertificationVersion) -> list[bytes]:
     """Return messages and variants with one error: extra fields, defaults, numbers out of range."""
     funds = {0: {0: 1, 1: 2}}
     early = version < CertificationVersion.V23
@@ -213,7 +213,7 @@ def nearly_messages(version: CertificationVersion) -> list[bytes]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_near_valid_messages_have_scalar_verdicts(version: CertificationVersion) -> None:
-    values = nearly_messages(version)
+    values = near_valid_messages(version)
     expected = one_by_one(decode_stream_message, values, version)
     found = decoded_messages(values, version)
     for row, one in enumerate(expected):

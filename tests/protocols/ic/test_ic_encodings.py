@@ -86,15 +86,15 @@ def messages(draw: st.DrawFn) -> tuple[StreamMessage, CertificationVersion]:
     return draw(st.one_of(*kinds)), version
 
 
-def flipped(data: bytes, bit: int) -> bytes:
+def flip_bit(data: bytes, bit: int) -> bytes:
     changed = bytearray(data)
     changed[bit // 8 % len(data)] ^= 1 << bit % 8
     return bytes(changed)
 
 
-def passes_only_as_itself(data: bytes, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> None:
+def check_unique_encoding(data: bytes, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> None:
     """Check that altered bytes are rejected or decode to a value with exactly this encoding."""
-    changes = [flipped(data, bit) for bit in range(0, 8 * min(len(data), 60), 3)]
+    changes = [flip_bit(data, bit) for bit in range(0, 8 * min(len(data), 60), 3)]
     changes += [data[:-1], data + b"\x00", data + data, data[1:]]
     for changed in changes:
         try:
@@ -110,7 +110,7 @@ def test_headers(data: st.DataObject, version: CertificationVersion) -> None:
     header = data.draw(headers(version))
     encoded = encode_stream_header(header, version)
     assert decode_stream_header(encoded, version) == header
-    passes_only_as_itself(
+    check_unique_encoding(
         encoded, lambda value: encode_stream_header(value, version), lambda some: decode_stream_header(some, version)
     )
 
@@ -121,7 +121,7 @@ def test_messages(given_: tuple[StreamMessage, CertificationVersion]) -> None:
     message, version = given_
     encoded = encode_stream_message(message, version)
     assert decode_stream_message(encoded, version) == message
-    passes_only_as_itself(
+    check_unique_encoding(
         encoded,
         lambda value: encode_stream_message(value, version),
         lambda some: decode_stream_message(some, version),
@@ -133,10 +133,10 @@ def test_messages(given_: tuple[StreamMessage, CertificationVersion]) -> None:
 def test_metadata(metrics: SubnetMetrics, digest: bytes | None) -> None:
     encoded = encode_subnet_metrics(metrics)
     assert decode_subnet_metrics(encoded) == metrics
-    passes_only_as_itself(encoded, encode_subnet_metrics, decode_subnet_metrics)
+    check_unique_encoding(encoded, encode_subnet_metrics, decode_subnet_metrics)
     encoded = encode_system_metadata(SystemMetadata(digest))
     assert decode_system_metadata(encoded) == SystemMetadata(digest)
-    passes_only_as_itself(encoded, encode_system_metadata, decode_system_metadata)
+    check_unique_encoding(encoded, encode_system_metadata, decode_system_metadata)
 
 
 # Columns.

@@ -96,7 +96,7 @@ def test_hazard_2_one_above_and_one_below_the_expected_index(engine: Engine) -> 
         assert net.judged(0, 1, begin=1, message_begin=begin) == "UnexpectedMessages"
 
 
-def stopped(net: Any) -> list[tuple[Any, ...]]:
+def stopped_subnets(net: Any) -> list[tuple[Any, ...]]:
     """Return (chain, height, cause) of the stopped subnets."""
     rows = net.state.stopped
     return list(zip(rows["chain"].tolist(), rows["height"].tolist(), rows["cause"].to_pylist(), strict=True))
@@ -112,12 +112,12 @@ def test_hazard_3_gap_or_repeated_index_stops_the_receiver() -> None:
     other = messages.with_columns(index=messages["index"] + np.uint64(1))
     for wrong in (hole, repeated, other):
         result = net.apply(plan, wrong)
-        assert stopped(result) == [(1, 2, "InvariantViolation")]
+        assert stopped_subnets(result) == [(1, 2, "InvariantViolation")]
         expected = result.state.streams.read_counters(
             "expected", Frame({"source": u64(1), "destination": u64(0), "substream": u64(0)})
         )
         assert expected.tolist() == [1], "nothing of the slice is taken"
-    assert stopped(net.apply(plan, messages)) == []
+    assert stopped_subnets(net.apply(plan, messages)) == []
 
 
 def test_hazard_4_bounds(engine: Engine) -> None:
@@ -157,11 +157,11 @@ def test_hazard_7_impossible_signals_stop_the_receiver_at_induction() -> None:
     rows = net.state.streams.counters
     wrong = np.where((rows["source"] == 1) & (rows["destination"] == 0), np.uint64(7), rows["expected"])
     plan = net.plan(net.shown(lanes=rows.with_columns(expected=wrong)))
-    assert stopped(net.apply(plan)) == [(0, 3, "InvariantViolation")]
+    assert stopped_subnets(net.apply(plan)) == [(0, 3, "InvariantViolation")]
     for beyond in (4, 2**64 - 1):
         plan = net.plan(net.shown(rejects=rejects_of(0, 1, beyond)))
-        assert stopped(net.apply(plan)) == [(0, 3, "InvariantViolation")], "a reject beyond the signals"
-    assert stopped(net.apply(net.plan())) == []
+        assert stopped_subnets(net.apply(plan)) == [(0, 3, "InvariantViolation")], "a reject beyond the signals"
+    assert stopped_subnets(net.apply(net.plan())) == []
 
 
 @pytest.mark.parametrize(
@@ -731,10 +731,10 @@ def test_hazard_39_indices_up_to_the_end_of_the_word(options: dict[str, Any]) ->
     judged_or_received = [*of(net.happened, 1, "received", "REQUEST"), *of(net.happened, 1, "judged", "REQUEST")]
     assert len(judged_or_received) == 2
     assert len(net.answers(1)) == 3
-    assert stopped(net) == []
+    assert stopped_subnets(net) == []
     net.call(1, 2, "echo")
     net.rounds(1)
-    assert [row[2] for row in stopped(net)] == ["IndexOverflow"]
+    assert [row[2] for row in stopped_subnets(net)] == ["IndexOverflow"]
 
 
 def about_to_overflow(run: KernelRun) -> None:
@@ -771,7 +771,7 @@ def test_subnet_violating_an_invariant_stops_alone() -> None:
         events += [(tick, *row) for row in zip(rows["chain"].tolist(), rows["reason"].to_pylist(), strict=True)]
         if tick >= 5:
             for run in runs:
-                assert stopped(run) == [(0, 5, "IndexOverflow")]
+                assert stopped_subnets(run) == [(0, 5, "IndexOverflow")]
             after = runs[0].state.frames()
             for name in ("accounts", "output_queues", "input_queues", "program_" + ACTOR):
                 owner = runs[0].kernel.tables()[name].owner

@@ -61,7 +61,7 @@ MESSAGES = st.lists(
 """Ten or so: what is played before them costs more than they do."""
 
 
-def streamed(messages: list[Streamed], run: KernelRun, own: int, base: int) -> Any:
+def stream_messages(messages: list[Streamed], run: KernelRun, own: int, base: int) -> Any:
     """Return the messages as the kernel takes them on ``own``, with an index in the stream of each source."""
     lengths: dict[int, int] = {}
     rows = []
@@ -93,7 +93,7 @@ def test_every_message_gets_the_verdict_of_the_reference(
         run.round(Tick(height, height))
         oracle.round(height)
     context = run.kernel.context(run.groups[0], Tick(LAST + 1, LAST + 1))
-    taken = streamed(messages, run, own, oracle.options.index_base)
+    taken = stream_messages(messages, run, own, oracle.options.index_base)
     taken = taken.take(stable_order(*(taken[key] for key in QUEUE_INDEX)))
     verdicts = vsr_check_xnet(run.states[0], taken, context)
     state, held = oracle.states[own], dict[tuple[int, int], int]()
@@ -119,7 +119,7 @@ def test_every_message_gets_the_verdict_of_the_reference(
 def test_isolated_subnet_accepts_nothing() -> None:
     scenario = Scenario(SUBNETS, dict.fromkeys(CANISTERS, (0, "echo", 0)))
     run = KernelRun(scenario, apart=False)
-    empty = streamed([], run, 0, 1)
+    empty = stream_messages([], run, 0, 1)
     verdicts = vsr_check_xnet(run.states[0], empty, run.kernel.context(run.groups[0], Tick(1, 1)))
     assert verdicts.reason.dtype == np.uint8
     assert len(verdicts.cause) == 0

@@ -23,18 +23,18 @@ COMPARISONS = 9
 """How many tests of this file, by the beginning of their names, compare kernel and oracle in every run."""
 
 
-def quick(examples: int) -> Callable[[Any], Any]:
+def quick_settings(examples: int) -> Callable[[Any], Any]:
     """Run equal examples in every run, limited in time."""
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@quick(sized(9, 100))
+@quick_settings(sized(9, 100))
 @given(scenarios())
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-def accepts(scenario: Scenario) -> Scenario:
+def with_accepting_actors(scenario: Scenario) -> Scenario:
     """Return the scenario with actors that accept before they answer."""
     ingress = {
         at: [replace(call, payload=accepting(call.payload)) if call.method == "do" else call for call in calls]
@@ -43,73 +43,73 @@ def accepts(scenario: Scenario) -> Scenario:
     return replace(scenario, ingress=ingress)
 
 
-@quick(sized(9, 100))
+@quick_settings(sized(9, 100))
 @given(scenarios(moving=True, faulty=True))
 def test_kernel_agrees_where_programs_accept_before_answering(scenario: Scenario) -> None:
-    compare(accepts(scenario))
+    compare(with_accepting_actors(scenario))
 
 
-@quick(sized(10, 110))
+@quick_settings(sized(10, 110))
 @given(scenarios(moving=True, vsr="deployed", migrations="on"))
 def test_kernel_agrees_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(9, 95))
+@quick_settings(sized(9, 95))
 @given(scenarios(limits="deployed", vsr="deployed", reject_every=0, messages_per_canister=1))
 def test_kernel_agrees_under_pressure(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(9, 100))
+@quick_settings(sized(9, 100))
 @given(scenarios(faulty=True))
 def test_kernel_agrees_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(11, 120))
+@quick_settings(sized(11, 120))
 @given(scenarios(moving=True, faulty=True))
 def test_kernel_agrees_under_faults_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(8, 85))
+@quick_settings(sized(8, 85))
 @given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
 def test_kernel_agrees_under_pressure_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(6, 70))
+@quick_settings(sized(6, 70))
 @given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
 def test_kernel_agrees_on_unexecuted_messages(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(7, 80))
+@quick_settings(sized(7, 80))
 @given(scenarios(max_rounds=16, crowded=True, limits="none", reject_every=0))
 def test_kernel_agrees_with_many_waiting_senders(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(6, 70))
+@quick_settings(sized(6, 70))
 @given(scenarios(changing=True, moving=True, faulty=True))
 def test_kernel_agrees_while_subnets_join_and_leave(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(4, 200))
+@quick_settings(sized(4, 200))
 @given(scenarios(splitting=True, moving=True, faulty=True))
 def test_kernel_agrees_while_subnets_are_split(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(4, 200))
+@quick_settings(sized(4, 200))
 @given(scenarios(max_rounds=8, splitting=True, settling=True, loopback="stream"))
 def test_kernel_agrees_that_every_call_ends_once_with_split_subnets(scenario: Scenario) -> None:
     compare(scenario, settling=80)
 
 
-@quick(sized(6, 70))
+@quick_settings(sized(6, 70))
 @given(scenarios(max_rounds=8, moving=True, faulty=True, settling=True))
 def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) -> None:
     compare(scenario, settling=80)
@@ -203,7 +203,7 @@ def test_rejects_of_a_removal_wait_for_their_turn_on_a_halted_subnet() -> None:
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_kernel_agrees_in_long_runs(moving: bool, faulty: bool) -> None:
-    @quick(sized(5, 200))
+    @quick_settings(sized(5, 200))
     @given(scenarios(max_rounds=40, moving=moving, faulty=faulty))
     def run(scenario: Scenario) -> None:
         compare(scenario, parts=len(scenario.subnets))
@@ -215,7 +215,7 @@ SCALAR = {"echo": "scalar_echo", "caller": SCALAR_CALLER}
 """A vectorised program -> its scalar form."""
 
 
-@quick(sized(9, 100))
+@quick_settings(sized(9, 100))
 @given(scenarios())
 def test_both_forms_of_a_program_are_equal(scenario: Scenario) -> None:
     def with_programs(names: dict[str, str]) -> Scenario:

@@ -40,13 +40,13 @@ def network(spans: Mapping[int, tuple[int, int | None]], rounds: int = 14, **res
     )
 
 
-def refused(events: Frame, kind: int) -> Counter[str]:
+def rejection_reasons(events: Frame, kind: int) -> Counter[str]:
     """Return the reasons in events of a kind (``Kind``)."""
     reasons = events["reason"].to_pylist()
     return Counter(reason for of, reason in zip(events["kind"].tolist(), reasons, strict=True) if reason and of == kind)
 
 
-def played(scenario: Scenario, *, apart: bool = False) -> tuple[KernelRun, dict[int, Frame]]:
+def play_scenario(scenario: Scenario, *, apart: bool = False) -> tuple[KernelRun, dict[int, Frame]]:
     run = KernelRun(scenario, apart=apart, via_tables=apart)
     events = {}
     for tick in range(1, scenario.rounds + 1):
@@ -81,28 +81,30 @@ def test_joining_subnet_starts_at_its_own_genesis() -> None:
 
 
 def test_subnet_is_unreachable_before_it_joins() -> None:
-    run, events = played(network(COMES, 6))
-    assert [refused(events[tick], INGRESS)["UnknownSubnet"] for tick in range(1, 7)] == [1, 1, 1, 0, 0, 0]
-    assert [refused(events[tick], 1)["NON_EXISTENT_CANISTER"] for tick in range(1, 7)] == [2, 2, 2, 0, 0, 0]
+    run, events = play_scenario(network(COMES, 6))
+    assert [rejection_reasons(events[tick], INGRESS)["UnknownSubnet"] for tick in range(1, 7)] == [1, 1, 1, 0, 0, 0]
+    assert [rejection_reasons(events[tick], 1)["NON_EXISTENT_CANISTER"] for tick in range(1, 7)] == [2, 2, 2, 0, 0, 0]
     lanes = run.state.streams.counters
     assert OTHER in lanes["destination"], "from then on it is called"
 
 
 def test_36_first_slice_of_a_new_subnet_starts_at_the_base() -> None:
     gap = [("gap", OTHER, HOME, 5, 5)]
-    run, events = played(network(COMES, carriers=gap))
-    assert refused(events[5], CONTROL) == {"UnexpectedMessages": 1}
-    assert not any(refused(events[tick], CONTROL) for tick in events if tick != 5)
+    run, events = play_scenario(network(COMES, carriers=gap))
+    assert rejection_reasons(events[5], CONTROL) == {"UnexpectedMessages": 1}
+    assert not any(rejection_reasons(events[tick], CONTROL) for tick in events if tick != 5)
     lanes = run.state.streams.counters
     assert (lanes["begin"] == lanes["next_index"]).all(), "what was refused came later, and all was answered"
 
 
 def test_37_in_flight_slices_of_a_leaving_subnet_are_rejected() -> None:
-    whole, events = played(network(GOES, 10, options=BLS))
-    parts, _ = played(network(GOES, 10, options=BLS), apart=True)
+    whole, events = play_scenario(network(GOES, 10, options=BLS))
+    parts, _ = play_scenario(network(GOES, 10, options=BLS), apart=True)
     assert whole.roots() == parts.roots()
-    assert [refused(events[tick], CONTROL)["UnknownSubnet"] for tick in range(1, 11)] == [0] * 7 + [2] + [0] * 2
-    assert refused(events[8], INGRESS) == {"UnknownSubnet": 1}
+    assert [rejection_reasons(events[tick], CONTROL)["UnknownSubnet"] for tick in range(1, 11)] == [0] * 7 + [2] + [
+        0
+    ] * 2
+    assert rejection_reasons(events[8], INGRESS) == {"UnknownSubnet": 1}
     assert whole.headers["number"].tolist() == [10, 10, 8], "the end of its canisters is its last height"
     lanes = whole.state.streams.counters
     kept = lanes.filter((lanes["source"] == THIRD) | (lanes["destination"] == THIRD))
@@ -113,8 +115,8 @@ def test_37_in_flight_slices_of_a_leaving_subnet_are_rejected() -> None:
 
 
 def test_37_offers_of_a_removed_subnet_are_rejected_from_any_carrier() -> None:
-    run, events = played(network(GOES, carriers=[("replay", THIRD, HOME, 10, 11)]))
-    found = {tick: refused(events[tick], CONTROL)["UnknownSubnet"] for tick in range(9, 13)}
+    run, events = play_scenario(network(GOES, carriers=[("replay", THIRD, HOME, 10, 11)]))
+    found = {tick: rejection_reasons(events[tick], CONTROL)["UnknownSubnet"] for tick in range(9, 13)}
     assert found == {9: 0, 10: 1, 11: 1, 12: 0}
     lanes = run.state.streams.counters
     between = lanes.filter((lanes["source"] != THIRD) & (lanes["destination"] != THIRD))
@@ -133,7 +135,7 @@ def test_system_subnet_limits_messages_per_slice(roles: dict[int, str], taken: i
     calls = {1: [call(HOME, 1, *[2] * 4)]}
     scenario = replace(network({}, 5, options=options, roles=roles), ingress=calls)
     compare(scenario)
-    _, events = played(scenario)
+    _, events = play_scenario(scenario)
     received = events[2].filter((events[2]["chain"] == OTHER) & (events[2]["kind"] == 1))
     assert len(received) == taken
 
@@ -143,7 +145,7 @@ def test_stream_to_a_system_subnet_fills_early(roles: dict[int, str], held: int)
     options = {"limits": "deployed", "limit": {"system_stream_messages": 3}}
     scenario = replace(network({}, 5, options=options, roles=roles), ingress={1: [call(HOME, 1, *[2] * 4)]})
     compare(scenario)
-    run, _ = played(replace(scenario, rounds=1))
+    run, _ = play_scenario(replace(scenario, rounds=1))
     lanes = run.state.streams.counters
     assert (lanes["next_index"] - lanes["begin"]).max() == held
 
@@ -157,8 +159,10 @@ def test_31_out_of_sequence_batch_is_ignored(does: str, numbers: Any, certificat
     """It reaches only a subnet whose own height is one less than the network's."""
     options = {"certification": certification}
     late = {OTHER: (2, None)}
-    run, events = played(network(late, 7, options=options, carriers=[("batch", None, OTHER, 6, 7, {"does": does})]))
-    honest, _ = played(network(late, 7, options=options))
+    run, events = play_scenario(
+        network(late, 7, options=options, carriers=[("batch", None, OTHER, 6, 7, {"does": does})])
+    )
+    honest, _ = play_scenario(network(late, 7, options=options))
     assert run.roots() == honest.roots(), "the state is as it was"
     found = {tick: events[tick].filter(events[tick]["kind"] == CONTROL) for tick in events}
     assert [len(found[tick]) for tick in range(1, 8)] == [0] * 5 + [1, 1]
@@ -177,9 +181,9 @@ def test_replaced_nodes_sign_with_the_same_key() -> None:
     joined = [NodeChange(2, OTHER, add=4, remove=(0, 1, 2, 3))]
     false = ("node", OTHER, None, 3, 4, {"does": "false_share", "nodes": [0, 1, 2, 3]})
     threshold = {"certification": "threshold"}
-    changed, _ = played(network({}, 4, options=threshold, nodes=joined, carriers=[false]))
-    whole, _ = played(network({}, 4, options=BLS))
-    stuck, _ = played(network({}, 4, options=threshold, carriers=[false]))
+    changed, _ = play_scenario(network({}, 4, options=threshold, nodes=joined, carriers=[false]))
+    whole, _ = play_scenario(network({}, 4, options=BLS))
+    stuck, _ = play_scenario(network({}, 4, options=threshold, carriers=[false]))
     assert changed.roots() == whole.roots()
     assert changed.headers["certification"].equals(whole.headers["certification"])
     assert stuck.state.heads["certified"].tolist() == [4, 2, 4], "without them nobody signs for it"

@@ -44,7 +44,7 @@ ALTER = '[[faults]]\nkind = "alter"\nsource = "left"\ntick = 3\npart = "{}"\n'
 ALICE = '[[programs]]\nname = "alice"\nchain = "left"\nprogram = "caller"\n'
 
 
-def planned(folder: Path, text: str) -> tuple[Faults, Topology]:
+def load_faults(folder: Path, text: str) -> tuple[Faults, Topology]:
     file = folder / "faults.toml"
     file.write_text(NETWORK + text)
     scenario = load_scenario(file)
@@ -55,7 +55,7 @@ def planned(folder: Path, text: str) -> tuple[Faults, Topology]:
 def test_faulty_nodes_by_tick(tmp_path: Path) -> None:
     nodes = NODE.format("3, 1", "false_share") + "until = 6\n" + NODE.format("2", "no_share") + "from = 4\n"
     nodes += NODE.format("2, 5", "down")
-    faults, _ = planned(tmp_path, MAKER.format("gap") + MAKER.format("foreign") + nodes)
+    faults, _ = load_faults(tmp_path, MAKER.format("gap") + MAKER.format("foreign") + nodes)
     assert [malicious_block_makers(faults, tick) for tick in (2, 3, 4, 5)] == [{}, *[{1: ["gap", "foreign"]}] * 2, {}]
     signing = {tick: find_share_faults(faults, tick) for tick in (3, 4, 7)}
     assert {tick: found.false for tick, found in signing.items()} == {
@@ -68,16 +68,16 @@ def test_faulty_nodes_by_tick(tmp_path: Path) -> None:
 
 
 def test_nodes_never_wake_a_network(tmp_path: Path) -> None:
-    faults, _ = planned(tmp_path, NODE.format("2", "down") + NODE.format("1", "lying") + "until = 50\n")
+    faults, _ = load_faults(tmp_path, NODE.format("2", "down") + NODE.format("1", "lying") + "until = 50\n")
     carriers = Carriers(faults, np.array([0, 1], dtype=np.uint64), 0)
     assert carriers.next_planned(0) is None, "a network with a node that is down would never be at rest"
     assert carriers.last_change == 50
-    acting, _ = planned(tmp_path, ALTER.format("header") + BATCH.format("ahead"))
+    acting, _ = load_faults(tmp_path, ALTER.format("header") + BATCH.format("ahead"))
     assert Carriers(acting, np.array([0, 1], dtype=np.uint64), 0).next_planned(0) == 3
 
 
 def test_delivered_batches(tmp_path: Path) -> None:
-    faults, _ = planned(tmp_path, BATCH.format("again") + BATCH.format("ahead") + BATCH.format("again"))
+    faults, _ = load_faults(tmp_path, BATCH.format("again") + BATCH.format("ahead") + BATCH.format("again"))
     assert delivered_batches(faults, 3, 8, 0) == [9, 8, 8, 8]
     assert delivered_batches(faults, 3, 8, 1) == delivered_batches(faults, 4, 8, 0) == [8]
 
@@ -103,7 +103,7 @@ THRESHOLD = IcOptions(certification="threshold")
 )
 def test_ineffective_faults_are_rejected(tmp_path: Path, text: str, options: IcOptions, line: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        check_faults(*planned(tmp_path, text), options)
+        check_faults(*load_faults(tmp_path, text), options)
     assert str(raised.value).startswith(line)
 
 
@@ -117,7 +117,7 @@ def test_ineffective_faults_are_rejected(tmp_path: Path, text: str, options: IcO
     ],
 )
 def test_effective_faults_are_accepted(tmp_path: Path, text: str, options: IcOptions) -> None:
-    check_faults(*planned(tmp_path, text), options)
+    check_faults(*load_faults(tmp_path, text), options)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_effective_faults_are_accepted(tmp_path: Path, text: str, options: IcOpt
 )
 def test_fault_error_is_one_line(tmp_path: Path, text: str, line: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        planned(tmp_path, text)
+        load_faults(tmp_path, text)
     assert str(raised.value).startswith(f"{tmp_path / 'faults.toml'}: {line}")
 
 

@@ -198,7 +198,7 @@ def test_expected_indices_equal_the_reference(data: st.DataObject) -> None:
     wanted: dict[tuple[int, int, int], tuple[int, int]] = {}
     try:
         for own in (0, 1):
-            wanted |= _by_the_text(own, known, past, base)
+            wanted |= _expected_by_oracle(own, known, past, base)
     except ic.ContradictoryIndices:
         with pytest.raises(ContradictoryIndices):
             expected_indexes(state, frames, base)
@@ -224,7 +224,7 @@ def _state(known: dict[tuple[int, int, int], tuple[int, int]], base: int) -> Sta
     )
 
 
-def _by_the_text(own: int, known: Any, past: Any, base: int) -> dict[tuple[int, int, int], tuple[int, int]]:
+def _expected_by_oracle(own: int, known: Any, past: Any, base: int) -> dict[tuple[int, int, int], tuple[int, int]]:
     """Return m0 and s0 of every lane to ``own`` by the oracle."""
     mine = {lane: value for lane, value in known.items() if lane[0] == own}
     streams: dict[int, Stream] = {}
@@ -283,7 +283,7 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
     expected = expected_indexes(state, (), kernel.options.index_base)
     view = run.view(run.groups[0])
     slices = filter_new(expected, get_streams(expected, view, context), context)
-    sizes, rejects = _sizes(run), view.tables["rejects"]
+    sizes, rejects = _message_sizes(run), view.tables["rejects"]
 
     def refused(payload: Frame, limit: int) -> Any:
         invalid = np.zeros(len(payload), dtype=bool)
@@ -321,7 +321,7 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
             assert not refused(one, total[own]).any()
 
 
-def _sizes(run: KernelRun) -> MessageSizes:
+def _message_sizes(run: KernelRun) -> MessageSizes:
     """Return the lengths of all messages in streams, in the order of lanes."""
     sent = concat([empty_frame(OUTBOUND_SCHEMA), *run.outbound])
     taken = sent.take(stable_order(*(sent[name] for name in LANE_COLUMNS)))

@@ -115,18 +115,18 @@ def _roots(rows: list[SliceRow], bounds: list[tuple[int, int]] | None = None) ->
     return [root.tobytes() for root in roots], faults.tolist()
 
 
-def _all_runs() -> list[tuple[int, int, int]]:
+def _all_ranges() -> list[tuple[int, int, int]]:
     sizes = enumerate(SIZES[:5])
     runs = [(at, first, stop) for at, size in sizes for first in range(size + 1) for stop in range(first, size + 1)]
     return runs + [(5, first, stop) for first, stop in ((0, 37), (0, 0), (36, 37), (32, 36), (7, 30), (20, 37))]
 
 
 def test_every_range_gives_the_certified_root_and_equal_slices_in_both_forms(sender: Sender) -> None:
-    rows = [_row(sender, *run) for run in _all_runs()]
+    rows = [_row(sender, *run) for run in _all_ranges()]
     roots, faults = _roots(rows)
     assert set(roots) == {sender.root} == {sender.certified.certification.root_hash}
     assert set(faults) == {SliceFault.NONE}
-    for row, (stream, first, stop) in zip(rows, _all_runs(), strict=True):
+    for row, (stream, first, stop) in zip(rows, _all_ranges(), strict=True):
         expected = sender.certified.encode_certified_stream_slice(
             IDS[stream], msg_begin=BEGINS[stream] + first, msg_limit=stop - first
         )
@@ -139,13 +139,13 @@ def test_every_range_gives_the_certified_root_and_equal_slices_in_both_forms(sen
 def test_no_slice_byte_can_be_altered(sender: Sender) -> None:
     for run in ((4, 3, 7), (4, 5, 11), (4, 4, 4), (1, 0, 1), (0, 0, 0)):
         row = _row(sender, *run)
-        altered = [replace(row, header=_flipped(row.header, at)) for at in range(len(row.header))]
-        altered += [replace(row, siblings=_flipped(row.siblings, at)) for at in range(len(row.siblings))]
-        altered += [replace(row, path=_flipped(row.path, at)) for at in range(len(row.path))]
-        altered += [replace(row, destination=_flipped(row.destination, at)) for at in range(len(row.destination))]
+        altered = [replace(row, header=_flip_bit(row.header, at)) for at in range(len(row.header))]
+        altered += [replace(row, siblings=_flip_bit(row.siblings, at)) for at in range(len(row.siblings))]
+        altered += [replace(row, path=_flip_bit(row.path, at)) for at in range(len(row.path))]
+        altered += [replace(row, destination=_flip_bit(row.destination, at)) for at in range(len(row.destination))]
         for number, message in enumerate(row.messages):
             parts = list(row.messages)
-            parts[number] = _flipped(message, number % len(message))
+            parts[number] = _flip_bit(message, number % len(message))
             altered.append(replace(row, messages=tuple(parts)))
         if row.messages:
             altered.append(replace(row, begin=row.begin + 1))
@@ -157,7 +157,7 @@ def test_no_slice_byte_can_be_altered(sender: Sender) -> None:
         assert sender.root not in roots[::2]
 
 
-def _flipped(value: bytes, at: int) -> bytes:
+def _flip_bit(value: bytes, at: int) -> bytes:
     return value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
 
 
@@ -256,13 +256,16 @@ def test_witness_of_another_shape_is_rejected_by_name(sender: Sender) -> None:
         from_certified_slice(replace(serve(IDS[stream], msg_limit=0), payload=honest.payload))
     with pytest.raises(MissingStream, match="not to"):
         from_certified_slice(replace(honest, payload=serve(IDS[3], msg_limit=0).payload))
-    run = _run(honest.witness)
+    run = _message_witness(honest.witness)
     assert isinstance(run, WitnessFork) and isinstance(run.right, WitnessPruned)
     known = WitnessNode((begin + 3).to_bytes(8, "big"), KNOWN)
     split, renamed = WitnessFork(run.left, WitnessFork(run.right, run.right)), replace(known, label=bytes(8))
-    for other, text in ((split, "not the least"), (_replaced(run, known, renamed), "0000000000000000 where message 3")):
+    for other, text in (
+        (split, "not the least"),
+        (_replace_node(run, known, renamed), "0000000000000000 where message 3"),
+    ):
         with pytest.raises(WitnessPruningFailed, match=text):
-            from_certified_slice(replace(honest, witness=_replaced(honest.witness, run, other)))
+            from_certified_slice(replace(honest, witness=_replace_node(honest.witness, run, other)))
     for witness, error in (
         (WitnessPruned(bytes(32)), WitnessPruningFailed),
         (WitnessFork(WitnessPruned(bytes(32)), WitnessPruned(bytes(32))), WitnessPruningFailed),
@@ -276,29 +279,31 @@ def test_witness_of_another_shape_is_rejected_by_name(sender: Sender) -> None:
             from_certified_slice(replace(honest, witness=witness))
 
 
-def _run(witness: Witness) -> Witness:
+def _message_witness(witness: Witness) -> Witness:
     """Return the message part of a slice's witness."""
     match witness:
         case WitnessNode(b"messages", run):
             return run
         case WitnessNode(_, below):
-            return _run(below)
+            return _message_witness(below)
         case WitnessFork(left, right):
             return (
-                _run(right) if isinstance(left, WitnessPruned) or left == WitnessNode(b"header", KNOWN) else _run(left)
+                _message_witness(right)
+                if isinstance(left, WitnessPruned) or left == WitnessNode(b"header", KNOWN)
+                else _message_witness(left)
             )
     raise AssertionError(witness)
 
 
-def _replaced(witness: Witness, one: Witness, other: Witness) -> Witness:
+def _replace_node(witness: Witness, one: Witness, other: Witness) -> Witness:
     """Return a witness with ``one`` replaced by ``other`` everywhere."""
     if witness == one:
         return other
     match witness:
         case WitnessFork(left, right):
-            return WitnessFork(_replaced(left, one, other), _replaced(right, one, other))
+            return WitnessFork(_replace_node(left, one, other), _replace_node(right, one, other))
         case WitnessNode(label, below):
-            return WitnessNode(label, _replaced(below, one, other))
+            return WitnessNode(label, _replace_node(below, one, other))
     return witness
 
 
@@ -306,20 +311,20 @@ def _replaced(witness: Witness, one: Witness, other: Witness) -> Witness:
 @given(choices=st.lists(st.integers(0, 3), min_size=1, max_size=40), where=st.integers(0, 200))
 def test_accepted_witness_has_equal_roots_in_both_forms(sender: Sender, choices: list[int], where: int) -> None:
     honest = sender.certified.encode_certified_stream_slice(IDS[4], msg_begin=BEGINS[4] + 3, msg_limit=4)
-    altered = replace(honest, witness=_altered(honest.witness, choices, [where]))
+    altered = replace(honest, witness=_alter_node(honest.witness, choices, [where]))
     try:
         row = from_certified_slice(altered)
     except ProofError:
         return
-    _same(altered, row)
+    _assert_equal_roots(altered, row)
 
 
-def _same(certified: CertifiedStreamSlice, row: SliceRow) -> None:
+def _assert_equal_roots(certified: CertifiedStreamSlice, row: SliceRow) -> None:
     assert to_certified_slice(row, certified.certification) == certified
     assert _roots([row]) == ([certified.root_digest()], [0])
 
 
-def _altered(witness: Witness, choices: list[int], left: list[int]) -> Witness:
+def _alter_node(witness: Witness, choices: list[int], left: list[int]) -> Witness:
     """Return a witness with another node at the position that ``left`` counts down to."""
     left[0] -= 1
     if left[0] == 0:
@@ -332,7 +337,7 @@ def _altered(witness: Witness, choices: list[int], left: list[int]) -> Witness:
         )[choice]
     match witness:
         case WitnessFork(one, other):
-            return WitnessFork(_altered(one, choices, left), _altered(other, choices, left))
+            return WitnessFork(_alter_node(one, choices, left), _alter_node(other, choices, left))
         case WitnessNode(label, below):
-            return WitnessNode(label, _altered(below, choices, left))
+            return WitnessNode(label, _alter_node(below, choices, left))
     return witness

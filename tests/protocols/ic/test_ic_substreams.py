@@ -32,35 +32,35 @@ REST = 80
 """Rounds in which a network comes to rest."""
 
 
-def few(examples: int) -> Callable[[Any], Any]:
+def few_examples(examples: int) -> Callable[[Any], Any]:
     """Run equal examples in every run."""
     checks = list(HealthCheck)
     return settings(max_examples=examples, deadline=None, suppress_health_check=checks, derandomize=True)
 
 
-def in_mode(scenario: Scenario, mode: str, **options: Any) -> Scenario:
+def with_mode(scenario: Scenario, mode: str, **options: Any) -> Scenario:
     return replace(scenario, options={**scenario.options, "substreams": mode, "certification": "bls", **options})
 
 
 @pytest.mark.parametrize("mode", [PER_DESTINATION, PER_SOURCE])
-@few(sized(2, 100))
+@few_examples(sized(2, 100))
 @given(st.data())
 def test_certified_substreams_equal_the_oracle(mode: str, data: st.DataObject) -> None:
     splitting = data.draw(st.booleans())
     drawn = scenarios(max_rounds=7, moving=True, faulty=True, splitting=splitting, migrations="on", vsr="deployed")
-    compare(in_mode(data.draw(drawn), mode), roots=True)
+    compare(with_mode(data.draw(drawn), mode), roots=True)
 
 
 # ---- deliveries of every mode
 
 
-@few(sized(2, 200))
+@few_examples(sized(2, 200))
 @given(scenarios(max_rounds=8, settling=True, limits="none", reject_every=0))
 def test_all_modes_deliver_equal_messages(scenario: Scenario) -> None:
     """Each mode agrees with the oracle, preserves its order, and gives equal deliveries."""
     delivered = []
     for mode in MODES:
-        played = in_mode(scenario, mode)
+        played = with_mode(scenario, mode)
         compare(played, settling=REST, roots=True)
         delivered.append(deliveries(played))
     assert delivered[0] == delivered[1] == delivered[2]
@@ -108,7 +108,7 @@ def test_each_mode_preserves_exactly_its_order() -> None:
     told = {10: calls_to(20, 20, 20)}, {10: calls_to(21), 11: calls_to(20)}
     limits = {"limits": "deployed", "limit": {"slice_messages": 1}}
     for mode in MODES:
-        scenario = in_mode(network(*told), mode, **limits)
+        scenario = with_mode(network(*told), mode, **limits)
         compare(scenario, settling=REST)
         events = events_of(scenario)
         for other in MODES:
@@ -119,7 +119,7 @@ def test_each_mode_preserves_exactly_its_order() -> None:
 # ---- a slice of one substream
 
 
-def refused_and_included(scenario: Scenario) -> tuple[dict[int, set[tuple[int, str]]], dict[int, set[int]]]:
+def rejected_and_included(scenario: Scenario) -> tuple[dict[int, set[tuple[int, str]]], dict[int, set[int]]]:
     """Return, by height, substreams of slices from subnet 1 that subnet 2 rejected with reason, or included."""
     run = KernelRun(scenario, apart=False)
     refused: dict[int, set[tuple[int, str]]] = {}
@@ -151,11 +151,11 @@ def test_altered_slice_of_one_substream_is_rejected_alone(mode: str, lanes: set[
     assert set(causes) == set(PARTS)
     for substream, (part, cause) in itertools.product(sorted(lanes), causes.items()):
         altered = ("alter", 1, 2, 2, 2, {"part": part, "substream": substream})
-        scenario = in_mode(network(told, carriers=[altered]), mode)
-        refused, included = refused_and_included(scenario)
+        scenario = with_mode(network(told, carriers=[altered]), mode)
+        refused, included = rejected_and_included(scenario)
         ((lane, why),) = refused[2]
         assert lane == substream and cause in why, part
         assert included[2] == lanes - {substream}, "the others of that block are taken"
         assert substream in included[3], "it comes with the next block"
     compare(scenario, settling=REST)
-    assert deliveries(scenario) == deliveries(in_mode(network(told), mode))
+    assert deliveries(scenario) == deliveries(with_mode(network(told), mode))

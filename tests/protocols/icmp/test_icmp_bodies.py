@@ -30,7 +30,7 @@ def _table(folder: Path, rows: list[Row]) -> str:
     return str(path)
 
 
-def _received(net: Network, at: int) -> list[tuple[int, int]]:
+def _received_calls(net: Network, at: int) -> list[tuple[int, int]]:
     """Return (sender, body) of the calls received by programs of a chain, in order."""
     rows = net.surviving(Event.RECEIVED)
     mine = rows.filter((rows["chain"] == at) & (rows["kind"] == 1) & (rows["source"] != at))
@@ -48,7 +48,7 @@ def _three_blocks(options: dict[str, object], ticks: int) -> Network:
     return net
 
 
-def _posted(net: Network) -> list[int]:
+def _posting_blocks(net: Network) -> list[int]:
     """Return the numbers of relay blocks with a queue for a."""
     leaf = net.state["unrouted"]
     return sorted(set(leaf["number"][leaf["to"] == 1].tolist()))
@@ -56,19 +56,19 @@ def _posted(net: Network) -> list[int]:
 
 def test_one_missing_body_of_three_stops_its_block_and_later_ones(tmp_path: Path) -> None:
     waits = _three_blocks({"bodies": "drawn", "body_loss": 1.0}, 4)
-    first, second, third = _posted(waits)
+    first, second, third = _posting_blocks(waits)
     rows: list[Row] = [(n, x, 0, 0) for n in (first, second, third) for x in (1, 2, 3)]
     rows[4] = (second, 2, 0, None)
     path = _table(tmp_path, rows)
     net = _three_blocks({"bodies": "simulated", "body_table": path}, 8)
-    assert _received(net, 1) == [(2, 0), (3, 0), (4, 0)]
-    assert _posted(net) == [second, third]
+    assert _received_calls(net, 1) == [(2, 0), (3, 0), (4, 0)]
+    assert _posting_blocks(net) == [second, third]
     brought = {"fallback_request": "on", "fallback_after": 6}
     net = _three_blocks({"bodies": "simulated", "body_table": path, **brought}, 12)
-    assert _received(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
+    assert _received_calls(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
 
 
-class _Altered(Network):
+class _AlteredBody(Network):
     """Corruption of a body until ``healed``: the first of c (3) for a (1), from its second block."""
 
     healed = False
@@ -84,19 +84,19 @@ class _Altered(Network):
 
 def test_altered_body_stops_its_block_and_later_ones() -> None:
     """All three blocks are offered at once, since a halts until they are posted (hazard 9, G4)."""
-    net = _Altered(CHAINS, faults=[FaultRule("halt", 0, None, 0, 11)], cuts=2)
+    net = _AlteredBody(CHAINS, faults=[FaultRule("halt", 0, None, 0, 11)], cuts=2)
     for _ in range(3):
         for n in (2, 3, 4):
             net.call(10 * n, 11, b"x")
         net.step(2)
     net.step(16)
-    assert _received(net, 1) == [(2, 0), (3, 0), (4, 0)]
+    assert _received_calls(net, 1) == [(2, 0), (3, 0), (4, 0)]
     wrong = net.surviving(Event.REJECTED)
     where = {*zip(wrong["chain"].tolist(), wrong["source"].tolist(), wrong["index"].tolist(), strict=True)}
     assert set(wrong["reason"].to_pylist()) == {"IngressRootMismatch"} and where == {(1, 3, 1)}
     net.healed = True
     net.step(10)
-    assert _received(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
+    assert _received_calls(net, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
 
 
 def test_table_delays_are_rounded_up_to_ticks(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_table_delays_are_rounded_up_to_ticks(tmp_path: Path) -> None:
         path = _table(tmp_path, [(1, 1, 0, delay)])
         net = Network(CHAINS, options={"bodies": "simulated", "body_table": path, "ingress_upper": "inclusive"})
         net.call(20, 11, b"x")
-        while not _received(net, 1):
+        while not _received_calls(net, 1):
             net.step()
         came.append(net.tick)
     assert [tick - came[0] for tick in came] == [0, 0, 1, 1, 2]
@@ -115,13 +115,13 @@ def test_table_delays_are_rounded_up_to_ticks(tmp_path: Path) -> None:
 def test_queues_missing_in_a_table_reuse_its_delays(tmp_path: Path) -> None:
     never = _table(tmp_path, [(10**6, 1, 0, None)])
     net = _three_blocks({"bodies": "simulated", "body_table": never}, 8)
-    assert _received(net, 1) == []
+    assert _received_calls(net, 1) == []
 
 
 def test_sampled_delays_differ_by_queue_and_are_reproducible() -> None:
     once, again = (_three_blocks({"bodies": "drawn", "body_ticks": 3.0}, 20) for _ in range(2))
     ideal = _three_blocks({}, 20)
-    assert _received(once, 1) == _received(ideal, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
+    assert _received_calls(once, 1) == _received_calls(ideal, 1) == [(x, i) for i in range(3) for x in (2, 3, 4)]
     assert [frame["index"].tolist() for _, frame in once.events] == [
         frame["index"].tolist() for _, frame in again.events
     ]

@@ -14,7 +14,7 @@ from tests.support.icmp.icmp_both import Both
 from tests.support.icmp.icmp_networks import plan_of, played
 
 
-def _checked(seeds: range, length: int, **more: str) -> Counter[str]:
+def _compare_histories(seeds: range, length: int, **more: str) -> Counter[str]:
     """Run histories and compare the states of kernel and oracle; return the coverage of the kernel's logs."""
     seen: Counter[str] = Counter()
     for seed in seeds:
@@ -33,17 +33,17 @@ def _checked(seeds: range, length: int, **more: str) -> Counter[str]:
 
 
 def test_kernel_and_oracle_agree_after_every_block() -> None:
-    seen = _checked(range(7), 12)
+    seen = _compare_histories(range(7), 12)
     assert {"forks", "Included", "Consumed", "deregister", "register"} - set(seen) == set(), seen
 
 
 def test_kernel_agrees_with_optional_rules() -> None:
-    _checked(range(20, 22), 10, watermark_mode="now_minus_1")
-    _checked(range(22, 24), 10, allow_empty_prefix="off")
+    _compare_histories(range(20, 22), 10, watermark_mode="now_minus_1")
+    _compare_histories(range(22, 24), 10, allow_empty_prefix="off")
 
 
 @pytest.mark.slow
 def test_every_rejection_occurs_in_some_history() -> None:
-    seen = _checked(range(24), 14)
+    seen = _compare_histories(range(24), 14)
     wanted = {*RUNTIME, *VALIDATION, "forks", "Included", "Consumed", "deregister", "register", "block", "unblock"}
     assert wanted - set(seen) == set(), seen

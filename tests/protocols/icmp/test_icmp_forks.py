@@ -25,7 +25,7 @@ def fork(first: int, last: int, kept: int, *followers: int, leaves: int = 2, **m
     return FaultRule("fork", None, None, first, last, {"leaves": leaves, "kept": kept, "followers": named, **more})
 
 
-def drawn_forks(r: Random) -> list[FaultRule]:
+def sample_forks(r: Random) -> list[FaultRule]:
     """Generate valid forks."""
     found: list[FaultRule] = []
     for _ in range(r.randrange(2, 7)):
@@ -42,7 +42,7 @@ def drawn_forks(r: Random) -> list[FaultRule]:
     return found
 
 
-def complete(net: Driven) -> None:
+def assert_complete(net: Driven) -> None:
     """Assert that every sent message was received once."""
     again = net.delivered()
     assert set(again.values()) <= {1}
@@ -60,7 +60,7 @@ def _random(seed: int) -> Driven:
         calls.append({"tick": r.randrange(20), "chain": chain, "do": do} | ({"other": other} if "block" in do else {}))
     options = {"ingress_upper": r.choice(("exclusive", "inclusive")), "para_calls": calls}
     options |= {"watermark_rule": r.choice(("any_ancestor", "has_messages"))}
-    faults = drawn_forks(r)
+    faults = sample_forks(r)
     if seed % 3 == 0:
         first = r.randrange(2, 14)
         faults.append(FaultRule("halt", r.choice((4, 0, 1)), None, first, first + r.randrange(6)))
@@ -73,7 +73,7 @@ def _random(seed: int) -> Driven:
     sound(net)
     net.fates()
     if not calls:
-        complete(net)
+        assert_complete(net)
     return net
 
 
@@ -88,7 +88,7 @@ def test_fork_of_a_fork_outlives_it() -> None:
     assert leaves[9:16] == [[0, 1, 2], [1, 2], [1, 2], [1, 2], [1, 2], [1, 2], [0]]
     assert {chain for chain, _, _ in net.reverted} == {1, 2, 4}
     net.step(16)
-    complete(net)
+    assert_complete(net)
 
 
 def test_relay_chain_returns_to_an_elder_leaf() -> None:
@@ -102,7 +102,7 @@ def test_relay_chain_returns_to_an_elder_leaf() -> None:
     assert net.state["blocks"]["number"].tolist() == [7]
     assert len(lost - set(net.delivered())) > 5, "little was taken back"
     net.step(16)
-    complete(net)
+    assert_complete(net)
 
 
 def test_elder_leaf_lists_entries_below_its_own_block() -> None:
@@ -112,7 +112,7 @@ def test_elder_leaf_lists_entries_below_its_own_block() -> None:
     net.step(9)
     assert net.state["tips"]["number"].tolist() == [1, 0, 0, 0]
     net.step(8)
-    complete(net)
+    assert_complete(net)
 
 
 def test_elder_leaf_applies_calls_when_it_continues() -> None:
@@ -128,7 +128,7 @@ def test_elder_leaf_applies_calls_when_it_continues() -> None:
         net.call(40, 21)
         net.step()
     net.step(14)
-    complete(net)
+    assert_complete(net)
 
 
 def test_repeated_reversion_restores_branch_history() -> None:
@@ -137,7 +137,7 @@ def test_repeated_reversion_restores_branch_history() -> None:
     talk(net, Random(5), 16)
     assert {(first, last) for _, first, last in net.reverted} == {(4, 7), (9, 12)}
     net.step(16)
-    complete(net)
+    assert_complete(net)
 
 
 def test_retained_elder_leaf_branches_in_the_same_block() -> None:
@@ -148,7 +148,7 @@ def test_retained_elder_leaf_branches_in_the_same_block() -> None:
     assert len({row.tobytes() for row in net.state["blocks"]["hash"]}) == 3
     talk(net, Random(5), 9)
     net.step(20)
-    complete(net)
+    assert_complete(net)
 
 
 def test_any_forks() -> None:

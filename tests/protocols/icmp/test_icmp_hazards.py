@@ -34,11 +34,11 @@ def two_blocks(e: Engine) -> tuple[Hash, Hash, Hash]:
     return a, b, e.make(b).block.hash
 
 
-def sound(e: Engine) -> None:
+def assert_guarantees(e: Engine) -> None:
     assert [f for check in RUNTIME_CHECKS for f in check(Record(e.log, e.options))] == []
 
 
-def marked(c: Candidate, watermark: Mark) -> Candidate:
+def with_watermark(c: Candidate, watermark: Mark) -> Candidate:
     return replace(c, receipt=replace(c.receipt, watermark=watermark))
 
 
@@ -60,7 +60,7 @@ def test_02_block_with_one_missing_queue_is_not_consumed(make: Make) -> None:
     c = e.candidate(top, 1)
     assert c.lists == []
     assert e.make(top, [c]).errors == []
-    sound(e)
+    assert_guarantees(e)
 
 
 def test_03_two_of_three_queues(make: Make) -> None:
@@ -77,7 +77,7 @@ def test_04_repeated_prefix(make: Make) -> None:
     c, other = e.candidate(top, 1), e.candidate(top, 1, [(2, b"other")])
     assert e.make(top, [c, other]).errors == [(1, "DuplicateCandidate")]
     assert e.make(e.make(top, [c], seal=b"2").block.hash, [other]).errors == [(1, "ParentMismatch")]
-    sound(e)
+    assert_guarantees(e)
 
 
 def test_05_watermarks(make: Make) -> None:
@@ -96,9 +96,9 @@ def test_05_watermarks(make: Make) -> None:
             (Mark(3, a), [(1, "WatermarkNotAncestor")]),
         )
     ):
-        changed = marked(c, mark)
+        changed = with_watermark(c, mark)
         assert e.make(done.hash, [changed], seal=b"%d" % seal, attested=[changed.receipt.candidate]).errors == errors
-    assert e.validate(marked(e.candidate(done.hash, 1), done.mark)) == "NotAPrefix"
+    assert e.validate(with_watermark(e.candidate(done.hash, 1), done.mark)) == "NotAPrefix"
 
 
 def test_20_egress_errors_are_named_in_order(make: Make) -> None:
@@ -125,7 +125,7 @@ def test_15_identical_queues_are_consumed_each(make: Make) -> None:
     root = R([b"same"])
     assert e.ingress(top, 1) == ((2, ((2, root), (3, root))), (3, ((2, root),)))
     e.make(top, [e.candidate(top, 1)])
-    sound(e)
+    assert_guarantees(e)
 
 
 def test_18_any_prefix_of_many_blocks(make: Make) -> None:
@@ -137,7 +137,7 @@ def test_18_any_prefix_of_many_blocks(make: Make) -> None:
     assert len(e.ingress(top, 1) or ()) == 60
     top = e.make(top, [e.candidate(top, 1, take=17)]).block.hash
     assert len(e.ingress(top, 1) or ()) == 43
-    sound(e)
+    assert_guarantees(e)
 
 
 def test_19_deregistered_and_registered_again(make: Make) -> None:
@@ -152,7 +152,7 @@ def test_19_deregistered_and_registered_again(make: Make) -> None:
     kept = e.make(top, calls=[Call("deregister", 2)], seal=b"kept").block.hash
     assert [n for n, _ in e.ingress(kept, 1) or ()] == [2, 3]
     assert e.make(kept, [e.candidate(kept, 1)]).errors == []
-    sound(e)
+    assert_guarantees(e)
 
 
 def test_21_inactive_chain_is_not_addressed(make: Make) -> None:
@@ -175,4 +175,4 @@ def test_26_censored_pair(make: Make) -> None:
     assert [n for n, _ in e.ingress(top, 1) or ()] == [2, 5, 6]
     assert [n for n, _ in e.egress(top, 2)] == [2, 5, 6]
     e.make(top, [e.candidate(top, 1)])
-    sound(e)
+    assert_guarantees(e)

@@ -184,7 +184,7 @@ OUTBOUND = (
 WATERMARK = ("AheadRelayParent", "AdvancementRule", "LandsOnBlockWithNoMessages")
 
 
-def _violating(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.Config]:
+def _violating_receipt(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.Config]:
     """Build a receipt of chain 5, on relay parent 9, whose last message has all named violations."""
     config = spec.Config(**{**SMALL, "max_messages": 3})
     s = spec.genesis((1, 2, 3, 4, 5, 6), 0)
@@ -212,7 +212,7 @@ def _violating(names: tuple[str, ...]) -> tuple[spec.State, spec.Receipt, spec.C
 @pytest.mark.parametrize("names", [*combinations(OUTBOUND, 2), *[(a, b) for a in WATERMARK for b in OUTBOUND]])
 def test_first_of_two_violations_is_named(names: tuple[str, str]) -> None:
     for given_names, due in ((names, names[0]), (names[:1], names[0]), (names[1:], names[1])):
-        s, receipt, config = _violating(given_names)
+        s, receipt, config = _violating_receipt(given_names)
         rows = given(s, [receipt])
         assert spec.check(s, config, 10, receipt) == due
         (code,) = acceptance.check_receipts(*rows, state_of(s), 10, options_of(config))

@@ -134,7 +134,9 @@ def test_ineffective_candidates_are_rejected(malicious: tuple[str, str], said: s
     assert said in str(error.value)
 
 
-def checked(messages: tuple[tuple[int, bytes], ...], watermark: int = 9, parent: int = 9, **channel: Any) -> str:
+def receipt_verdicts(
+    messages: tuple[tuple[int, bytes], ...], watermark: int = 9, parent: int = 9, **channel: Any
+) -> str:
     """Return verdicts of relay chain and oracle in block 10 on a receipt of 1, with its only channel to 2."""
     s = spec.genesis((1, 2), 0)
     s.watermark[1] = 4
@@ -164,7 +166,7 @@ def checked(messages: tuple[tuple[int, bytes], ...], watermark: int = 9, parent:
     ],
 )
 def test_messages_exactly_at_the_bounds_of_a_channel(size: int, channel: dict[str, int], due: str) -> None:
-    assert checked(((2, bytes(size)),), **channel) == due
+    assert receipt_verdicts(((2, bytes(size)),), **channel) == due
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_messages_exactly_at_the_bounds_of_a_channel(size: int, channel: dict[st
     ],
 )
 def test_watermarks_that_repeat_skip_or_run_ahead(watermark: int, due: str) -> None:
-    assert checked((), watermark) == due
+    assert receipt_verdicts((), watermark) == due
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_watermarks_that_repeat_skip_or_run_ahead(watermark: int, due: str) -> N
     ],
 )
 def test_relay_parent_is_an_existing_block_and_never_goes_back(parent: int, watermark: int, due: str) -> None:
-    assert checked((), watermark, parent) == due
+    assert receipt_verdicts((), watermark, parent) == due
 
 
 def test_stalled_recipient_only_fills_its_own_channel() -> None:

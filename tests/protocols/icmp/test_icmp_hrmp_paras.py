@@ -24,7 +24,7 @@ def until(net: Hrmp, tick: int) -> None:
         net.step()
 
 
-def ended(net: Hrmp) -> bool:
+def all_calls_ended(net: Hrmp) -> bool:
     """Return whether every program call or its answer was answered, rejected or dropped."""
     made = net.count(Event.EXECUTED, Kind.INGRESS)
     answered = net.count(Event.EXECUTED, Kind.RESPONSE)
@@ -42,7 +42,7 @@ def test_pending_messages_to_a_leaving_parachain_are_dropped_and_deposits_return
     assert len(net.table("contents")) == 2 and net.table("pages")
     net.settle()
     assert net.reasons() == {"DestinationDoesNotExist": 9}
-    assert ended(net)
+    assert all_calls_ended(net)
     assert all(not net.table(name) for name in ("channels", "requests", "contents", "digests", "pages", "runs"))
     assert {row["held"] for row in net.table("sovereign")} == {0}
     net.tell(1, 12)
@@ -61,12 +61,12 @@ def test_sent_messages_leave_with_a_parachain_and_unsent_ones_await_registration
     until(net, 61)
     assert {row["para"]: row["watermark"] for row in net.table("paras")}[2] == 60
     net.settle()
-    assert ended(net)
+    assert all_calls_ended(net)
     assert net.received()[2, 1] == sorted(set(net.received()[2, 1]))
     net.tell(1, 12)
     net.settle()
     # One call of "a" had not been sent when "b" left.
-    assert ended(net) and net.reasons() == {"ChannelClosed": inside, "DestinationDoesNotExist": 1}
+    assert all_calls_ended(net) and net.reasons() == {"ChannelClosed": inside, "DestinationDoesNotExist": 1}
 
 
 def test_late_parachain_receives_nothing_earlier() -> None:
@@ -121,7 +121,7 @@ def test_random_networks_with_parachains_joining_and_leaving(seed: int) -> None:
                 )
             net.step()
         net.settle()
-        assert ended(net)
+        assert all_calls_ended(net)
         assert net.count(Event.DROPPED) > 0
         assert not net.table("runs") and not net.table("contents")
         for indices in net.received().values():

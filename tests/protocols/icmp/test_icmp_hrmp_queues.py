@@ -40,7 +40,7 @@ def options_of(limits: spec.Limits) -> HrmpOptions:
     )
 
 
-def blank() -> TableState:
+def empty_state() -> TableState:
     return TableState.from_frames({}, HRMP_TABLES, {})
 
 
@@ -48,7 +48,7 @@ def rows_of(frame: Frame, schema: pa.Schema, *names: str) -> list[tuple[Any, ...
     return [tuple(row[name] for name in names) for row in frame.to_table(schema).to_pylist()]
 
 
-def given_state(chains: dict[int, spec.Parachain]) -> dict[str, list[tuple[Any, ...]]]:
+def state_from_oracle(chains: dict[int, spec.Parachain]) -> dict[str, list[tuple[Any, ...]]]:
     """Return the oracle's chains as rows of the kernel's tables."""
     pages = [(p.para, y, n, page) for p in chains.values() for y, held in sorted(p.pages.items()) for n, page in held]
     ends = []
@@ -120,7 +120,7 @@ def test_columns_equal_the_oracle_after_every_block(overflow: Any) -> None:
                     s.channels[x, y] = relay.Channel(12, 150, 30, 1, 0)
                     s.held[x], s.free[x] = s.held[x] + 1, s.free[x] - 1
         chains = {p: spec.Parachain(p) for p in PARAS}
-        state, sent, came = blank(), Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+        state, sent, came = empty_state(), Counter[tuple[int, int]](), Counter[tuple[int, int]]()
         receipts: dict[int, relay.Receipt] = {}
         for number in range(1, 110):
             said = relay.step(s, SMALL, number, list(receipts.values()))
@@ -152,7 +152,7 @@ def test_columns_equal_the_oracle_after_every_block(overflow: Any) -> None:
                 )
             sends.sort(key=lambda row: row[:3])
             state, got, out = kernel_block(state, s, tips, sends, number, number, limits)
-            assert kernel_state(state) == given_state(chains), (seed, number)
+            assert kernel_state(state) == state_from_oracle(chains), (seed, number)
             assert rows_of(out, SENT_SCHEMA, "source", "place", "to", "data") == due_sent
             assert got.watermark.tolist() == [chains[p].watermark for p in building]
             names = ("chain", "sent_at", "sender", "data")
@@ -190,10 +190,10 @@ def _check_order(executed: Frame, came: Counter[tuple[int, int]], s: relay.State
         came[pair] = int(number) + 1
 
 
-def _seen(s: relay.State, chain: spec.Parachain) -> tuple[int, int]:
+def _read_contents(s: relay.State, chain: spec.Parachain) -> tuple[int, int]:
     state = state_of(s)
     found, wrong = read_relay_chain(
-        blank()["ends"], state["contents"], state["channels"], tips_of({chain.para: chain}, [chain.para])
+        empty_state()["ends"], state["contents"], state["channels"], tips_of({chain.para: chain}, [chain.para])
     )
     return len(found.contents), len(wrong)
 
@@ -205,7 +205,7 @@ def test_mismatched_heads_are_detected(wrong: str) -> None:
         s.channels[x, 1] = relay.Channel(9, 99, 99, 0, 0)
     for number, data in ((1, b"a"), (2, b"b")):
         relay.queue_message(s, number, (2, 1), data)
-    assert _seen(s, chain) == (2, 0)
+    assert _read_contents(s, chain) == (2, 0)
     spec.receive(spec.Parachain(1), 2, s.contents, s.channels, spec.Limits())
     if wrong == "head of a quiet channel":
         s.channels[3, 1] = relay.Channel(9, 99, 99, 0, 0, mqc_head=bytes(31) + b"1")
@@ -217,7 +217,7 @@ def test_mismatched_heads_are_detected(wrong: str) -> None:
         s.contents[2, 1] = [(1, b"b"), (2, b"a")]
     else:
         del s.channels[2, 1]
-    assert _seen(s, chain) == (0, 1)
+    assert _read_contents(s, chain) == (0, 1)
     with pytest.raises(spec.HeadMismatch):
         spec.receive(chain, 2, s.contents, s.channels, spec.Limits())
 

@@ -103,7 +103,7 @@ def run_one_by_one(traders: dict[int, Trader], mail: Mail, gossip: Gossip, time:
     return [sorted(requests), sorted(deliveries), sorted(promises)]
 
 
-def play(seed: int) -> dict[str, int]:
+def compare_trading(seed: int) -> dict[str, int]:
     """Play a network by columns and sequentially, and return event counts."""
     random = Random(seed)
     count = random.randint(3, 7)
@@ -195,6 +195,6 @@ def assert_bounded(trades: Trades, traders: dict[int, Trader]) -> None:
 def test_columns_trade_like_sequential_nodes(part: int) -> None:
     total: dict[str, int] = {}
     for seed in range(part * 1_000, part * 1_000 + sized(6, 100)):
-        for name, number in play(seed).items():
+        for name, number in compare_trading(seed).items():
             total[name] = total.get(name, 0) + number
     assert all(total.values()), total

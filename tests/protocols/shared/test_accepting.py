@@ -163,7 +163,7 @@ def test_handler_without_a_request_must_name_one() -> None:
         cw.Trial(Takes).ingress("take")
 
 
-def attached_as(kind: Any, keep: list[cw.Context]) -> type[cw.Program]:
+def typed_program(kind: Any, keep: list[cw.Context]) -> type[cw.Program]:
     """Create a program that passes the context numbers of another type than ``int``."""
 
     class Numbers(cw.Program):
@@ -179,7 +179,7 @@ def attached_as(kind: Any, keep: list[cw.Context]) -> type[cw.Program]:
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, int, float])
 def test_amounts_are_integers_of_any_type(kind: Any) -> None:
-    trial = cw.Trial(attached_as(kind, []), balance=10)
+    trial = cw.Trial(typed_program(kind, []), balance=10)
     answer = trial.request("buyer", "m", amount=2**63 - 1)[0]
     assert isinstance(answer, cw.Answer) and type(answer.refund) is int
     assert answer.code == (5 if kind is float else 0)  # a float is no integer, and lacks digits

@@ -48,7 +48,7 @@ def network(
     return LakeNetwork(scenario, str(folder / "lake"), resume=resume, recorded=True)
 
 
-def carried(*orders: tuple[int, bytes]) -> pa.Table:
+def carried_rows(*orders: tuple[int, bytes]) -> pa.Table:
     rows = [{"chain": chain, "carrier": 9, "payload": payload} for chain, payload in orders]
     return pa.Table.from_pylist(rows, schema=CARRIED_SCHEMA)
 
@@ -72,9 +72,9 @@ def rows(net: LakeNetwork, table: str, height: int | None = None) -> list[dict[s
 def play(net: LakeNetwork, *, cold: bool = False, fork: bool = False) -> None:
     """Play orders, claims and a forgery; in a forking network on both branches."""
     scripts = {
-        0: carried((0, wire(SEND, 1, 5, 1)), (3, wire(CLAIM, 0, 70, 2))),
-        1: carried((1, wire(SEND, 2, 7, 3)), (1, b"no seal"), (4, wire(SEND, 0, 1, 4))),
-        8: carried((2, wire(SEND, 3, 11, 5)), (2, wire(CLAIM, 0, 80, 6))),
+        0: carried_rows((0, wire(SEND, 1, 5, 1)), (3, wire(CLAIM, 0, 70, 2))),
+        1: carried_rows((1, wire(SEND, 2, 7, 3)), (1, b"no seal"), (4, wire(SEND, 0, 1, 4))),
+        8: carried_rows((2, wire(SEND, 3, 11, 5)), (2, wire(CLAIM, 0, 80, 6))),
     }
     ticks = sorted({*scripts, *range(4), *(range(4, 32) if fork else ())})
     for tick in [tick for tick in ticks if tick > net.tick or not net.height]:
@@ -130,7 +130,7 @@ def test_fork_is_followed_and_reverted(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
+def expected_headers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
     """Return the headers of every height of a forking network in one bucket."""
     with register_protocol(INFO), network(tmp_path_factory.mktemp("whole"), SCENARIO + FORK) as net:
         play(net, fork=True)
@@ -139,29 +139,29 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
 
 @pytest.mark.parametrize("partitions", [1, 6])
 def test_roots_are_independent_of_partitions_caches_and_restarts(
-    tmp_path: Path, wanted: list[list[Any]], partitions: int
+    tmp_path: Path, expected_headers: list[list[Any]], partitions: int
 ) -> None:
     for name, cold in (("warm", False), ("cold", True)):
         folder = tmp_path / f"{name}-{partitions}"
         folder.mkdir()
         with network(folder, SCENARIO + FORK, partitions=partitions) as net:
             play(net, cold=cold, fork=True)
-            assert roots(net.lake) == wanted, name
+            assert roots(net.lake) == expected_headers, name
     folder = tmp_path / f"again-{partitions}"
     folder.mkdir()
     with network(folder, SCENARIO + FORK, partitions=partitions) as net:
-        net.step(0, carried=carried((0, wire(SEND, 1, 5, 1)), (3, wire(CLAIM, 0, 70, 2))))
+        net.step(0, carried=carried_rows((0, wire(SEND, 1, 5, 1)), (3, wire(CLAIM, 0, 70, 2))))
         # The record of an uncommitted tick does not count.
-        InputRecord(net.lake).write(1, carried=carried((0, wire(SEND, 1, 1000, 77))))
+        InputRecord(net.lake).write(1, carried=carried_rows((0, wire(SEND, 1, 1000, 77))))
     with network(folder, SCENARIO + FORK, partitions=partitions, resume=True) as net:
         play(net, fork=True)
-        assert roots(net.lake) == wanted, "resumed"
+        assert roots(net.lake) == expected_headers, "resumed"
 
 
-def test_spark_gives_equal_roots(tmp_path: Path, wanted: list[list[Any]], spark: SparkSession) -> None:
+def test_spark_gives_equal_roots(tmp_path: Path, expected_headers: list[list[Any]], spark: SparkSession) -> None:
     with network(tmp_path, SCENARIO + FORK, partitions=2, executor="spark") as net:
         play(net, fork=True)
-        assert roots(net.lake) == wanted
+        assert roots(net.lake) == expected_headers
 
 
 def test_lake_is_reproduced_from_its_record(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_external_messages_to_a_closed_network_are_rejected(tmp_path: Path) -> N
         LakeNetwork(load_scenario(path, {"network.executor": "in_process"}), str(tmp_path / "lake")) as net,
         pytest.raises(InvalidInput, match="record: this network takes only the traffic of its scenario"),
     ):
-        net.step(0, carried=carried((0, wire(SEND, 1, 5, 1))))
+        net.step(0, carried=carried_rows((0, wire(SEND, 1, 5, 1))))
 
 
 def test_buckets_are_balanced_by_chain_weight(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_compacted_and_vacuumed_data_is_still_readable(tmp_path: Path, reopened:
             forget_states()
             with network(tmp_path / name, scenario, resume=bool(resume), partitions=3) as net:
                 for tick in range(net.tick + 1 if net.height else 0, stop):
-                    net.step(tick, carried=carried((0, wire(SEND, 1, 5, 1))) if tick == 3 else None)
+                    net.step(tick, carried=carried_rows((0, wire(SEND, 1, 5, 1))) if tick == 3 else None)
                 last = net.lake.manifest(net.height)
                 members = rows(net, "members")
         headers = [net.lake.storage.read_table(path).to_pylist() for path in last.log["headers"].values()]

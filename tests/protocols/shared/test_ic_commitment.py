@@ -40,7 +40,7 @@ def busy() -> Network:
     return net
 
 
-def holding() -> Network:
+def network_with_pending() -> Network:
     """Create a network in which a canister has pending requests."""
     net = Network({1: (0, ACTOR), 2: (1, ACTOR)})
     for cycles in (7, 8):
@@ -54,7 +54,7 @@ def roots(net: Network, state: Any) -> list[bytes]:
     return [bytes(root) for root in net.run.kernel.headers(state, net.run.groups[0], tick)["root"]]
 
 
-def changed(column: Any) -> Any:
+def with_first_value(column: Any) -> Any:
     """Return the column with another first value."""
     if isinstance(column, np.ndarray):
         other = column.copy()
@@ -81,7 +81,7 @@ def with_frame(net: Network, state: State, name: str, frame: Frame) -> State:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_value_of_every_table_is_in_the_root(part: str) -> None:
-    net = holding() if part == "in_hand" else busy()
+    net = network_with_pending() if part == "in_hand" else busy()
     state, before = net.state, roots(net, net.state)
     frame: Frame = state.frames()[part]
     assert len(frame), f"nothing in {part}: this test shows nothing"
@@ -89,7 +89,7 @@ def test_every_value_of_every_table_is_in_the_root(part: str) -> None:
     for name in table.schema.names:
         if name == table.owner:
             continue  # the owner of a row decides its root
-        after = roots(net, with_frame(net, state, part, frame.with_columns(**{name: changed(frame[name])})))
+        after = roots(net, with_frame(net, state, part, frame.with_columns(**{name: with_first_value(frame[name])})))
         assert sum(one != two for one, two in zip(before, after, strict=True)) == 1, f"{part}.{name}"
 
 
@@ -99,7 +99,7 @@ def test_rolling_indices_are_in_the_root(part: str) -> None:
     state, before = net.state, roots(net, net.state)
     frame = state.frames()[part]
     for name in STATE_TABLES[part].schema.names[1:]:
-        after = roots(net, with_frame(net, state, part, frame.with_columns(**{name: changed(frame[name])})))
+        after = roots(net, with_frame(net, state, part, frame.with_columns(**{name: with_first_value(frame[name])})))
         assert sum(one != two for one, two in zip(before, after, strict=True)) == 1, name
 
 
@@ -107,7 +107,7 @@ def test_program_states_are_in_the_root() -> None:
     net = busy()
     for name, frame in net.state.programs.items():
         for column in frame.names[1:]:
-            other = {**net.state.programs, name: frame.with_columns(**{column: changed(frame[column])})}
+            other = {**net.state.programs, name: frame.with_columns(**{column: with_first_value(frame[column])})}
             after = roots(net, replace(net.state, programs=other))
             assert sum(one != two for one, two in zip(roots(net, net.state), after, strict=True)) == 1, (name, column)
 

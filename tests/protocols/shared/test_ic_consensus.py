@@ -46,7 +46,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     yield from networks(request.param)
 
 
-def received(net: Played, chain: int) -> list[int]:
+def inducted_requests(net: Played, chain: int) -> list[int]:
     """Return the counted callbacks of requests that a subnet inducted from streams."""
     return [event[5] for event in of(net.happened, chain, "received", "REQUEST")]
 
@@ -66,9 +66,9 @@ def one_call(net: Played, hop: int) -> None:
     """Assert that a call and its answer take ``hop`` rounds each way."""
     net.call(1, 2, cycles=7)
     net.rounds(hop)
-    assert received(net, 1) == []
+    assert inducted_requests(net, 1) == []
     net.rounds(1)
-    assert received(net, 1) == [0], "at tick 1 + hop"
+    assert inducted_requests(net, 1) == [0], "at tick 1 + hop"
     net.rounds(hop - 1)
     assert net.answers(1) == []
     net.rounds(1)
@@ -96,7 +96,7 @@ def test_hazard_12_halted_subnet_retains_agreed_payloads(engine: Engine, ahead: 
         net.call(1, 2)
         net.rounds(1)
     net.rounds(2)
-    assert received(net, 1) == [0][ahead > 0 :], "nothing while it is halted"
+    assert inducted_requests(net, 1) == [0][ahead > 0 :], "nothing while it is halted"
     net.rounds(8 + 2 * ahead)
     assert net.answers(1) == [(callback, 0) for callback in range(4)]
 
@@ -108,7 +108,7 @@ def test_hazard_5_altered_slices_are_rejected_and_the_next_ones_arrive(engine: E
     net.call(1, 2)
     net.rounds(4)
     assert of(net.happened, 1, "slice refused") == [(1, "slice refused", 0, "InvalidStream")] * 3
-    assert received(net, 1) == []
+    assert inducted_requests(net, 1) == []
     net.rounds(4)
     assert net.answers(1) == [(0, 0), (1, 0)]
     assert net.balances() == {1: 997, 2: 1_003}
@@ -162,7 +162,7 @@ def test_payloads_too_small_for_a_message_still_carry_signals(engine: Engine) ->
     net.call(1, 2)
     net.call(1, 2, payload=bytes(600))
     net.rounds(12)
-    assert received(net, 1) == [0], "the second one never fits, and nothing is taken before it"
+    assert inducted_requests(net, 1) == [0], "the second one never fits, and nothing is taken before it"
     assert net.answers(1) == [(0, 0)]
     assert of(net.happened, 0, "collected") != []
 

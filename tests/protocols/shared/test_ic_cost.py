@@ -24,7 +24,7 @@ HISTORY = 12
 """Ticks of the shorter history; a call takes fewer to be answered and forgotten."""
 
 
-def called(number: int) -> bytes:
+def call_message(number: int) -> bytes:
     """Build a user message that tells a caller to call a canister."""
     body = pa.array([b"body"], pa.binary())
     payload: bytes = encode_calls(np.array([number], dtype=np.uint64), 0, 0, "m", body)[0].as_py()
@@ -37,7 +37,7 @@ def network(rounds: int, chains: int = CHAINS, busy: int = 2) -> KernelRun:
     for chain in range(chains):
         canisters[2 * chain] = (chain, "caller", 0)
         canisters[2 * chain + 1] = (chain, "echo", 0)
-    calls = [Call(chain, 2 * chain, 9, "call", called(2 * ((chain + 1) % chains) + 1)) for chain in range(busy)]
+    calls = [Call(chain, 2 * chain, 9, "call", call_message(2 * ((chain + 1) % chains) + 1)) for chain in range(busy)]
     ingress = dict.fromkeys(range(1, rounds + 1), calls)
     return KernelRun(Scenario(tuple(range(chains)), canisters, rounds=rounds, ingress=ingress), apart=False)
 

@@ -36,7 +36,7 @@ def messages(rows: list[Ref], kind: Kind, respondent: str, originator: str) -> F
     return blank_messages(len(rows), kind=int(kind), amount_high=high, amount_low=low, deadline=deadline, **ends)
 
 
-def executed(inputs: Frame, answers: list[tuple[int, Ref, bool]]) -> Execution:
+def execution_rows(inputs: Frame, answers: list[tuple[int, Ref, bool]]) -> Execution:
     """Return (current input row, answered request, whether that is another)."""
     rows = [ref for _, ref, _ in answers]
     produced = messages(rows, Kind.RESPONSE, "sender", "receiver")
@@ -72,7 +72,7 @@ def test_pending_requests_form_a_multiset(rounds: list[tuple[list[Ref], list[int
                 ref = left[choice % len(left)]
                 model[ref] -= 1
                 answers.append((0, ref, True))
-        after = update_inflight(in_hand, inputs, executed(inputs, answers))
+        after = update_inflight(in_hand, inputs, execution_rows(inputs, answers))
         assert len(taken) > len(at_once) or len(answers) > len(at_once) or after is in_hand
         in_hand = after
         found = [

@@ -44,7 +44,7 @@ def scenario(**options: Any) -> Scenario:
     return Scenario(subnets=SUBNETS, canisters=canisters, options=wanted, ingress=dict.fromkeys(range(1, 9), told))
 
 
-class Played:
+class RepeatableRound:
     """One repeatable round, with other slices and other messages."""
 
     def __init__(self, run: KernelRun, tick: Tick) -> None:
@@ -91,7 +91,7 @@ class Played:
         return found
 
 
-def altered(column: Any, row: int, draw: random.Random) -> Any:
+def alter_column(column: Any, row: int, draw: random.Random) -> Any:
     """Return the column with one altered value."""
     if isinstance(column, np.ndarray):
         column = column.copy()
@@ -132,7 +132,7 @@ def test_altered_message_is_not_inducted_and_affects_no_other() -> None:
         run = KernelRun(scenario(**options), apart=False)
         for tick in range(1, 5):
             run.round(Tick(tick, tick))
-        played = Played(run, Tick(5, 5))
+        played = RepeatableRound(run, Tick(5, 5))
         for row in draw.sample(range(len(played.slices)), 2):
             _attack(played, row, draw, causes)
     assert sum(causes.values()) > 60
@@ -164,14 +164,14 @@ def test_subnet_stopping_during_a_tree_rebuild_stops_alone() -> None:
     assert kept.state.heads["number"].tolist() == [8, 11, 11]
 
 
-def _attack(played: Played, row: int, draw: random.Random, causes: Counter[str]) -> None:
+def _attack(played: RepeatableRound, row: int, draw: random.Random, causes: Counter[str]) -> None:
     """Alter every column of a slice and of one of its messages; omit a message, and duplicate one."""
     slices, offered = played.slices, played.offered
     without, shorter = played.without(row), played.shorter(row)
     attempts: list[tuple[str, Any, Any]] = []
     for name in slices.names:
         if name not in KEYS:
-            changed = slices.with_columns(**{name: altered(slices[name], row, draw)})
+            changed = slices.with_columns(**{name: alter_column(slices[name], row, draw)})
             attempts.append((name, played.with_slices(changed), None))
     mine = np.logical_and.reduce([offered[name] == slices[name][row] for name in sorted(KEYS)])
     rows = np.flatnonzero(mine).tolist()
@@ -179,7 +179,7 @@ def _attack(played: Played, row: int, draw: random.Random, causes: Counter[str])
         at = draw.choice(rows)
         for name in offered.names:
             if name not in KEYS | BESIDE:
-                changed = offered.with_columns(**{name: altered(offered[name], at, draw)})
+                changed = offered.with_columns(**{name: alter_column(offered[name], at, draw)})
                 attempts.append(("message " + name, None, changed))
         attempts.append(("left out", None, offered.filter(np.arange(len(offered)) != at)))
         attempts.append(("twice", None, concat([offered, offered.slice(at, at + 1)])))

@@ -24,7 +24,7 @@ def messages(rows: list[tuple[int, int, int, int]], *, response: bool) -> Frame:
     return Frame({**found, "deadline": columns[3].astype(np.uint32)}, len(rows))
 
 
-def listed(calls: OpenCalls) -> list[tuple[int, ...]]:
+def call_rows(calls: OpenCalls) -> list[tuple[int, ...]]:
     return list(zip(*(calls.rows[name].tolist() for name in OPEN_CALLS_SCHEMA.names), strict=True))
 
 
@@ -72,7 +72,7 @@ def test_calls_open_and_close_like_a_dictionary(rounds: list[tuple[list[Any], li
             assert matched == open_
             if open_:
                 del model[originator, callback]
-        assert listed(calls) == [(*key, *model[key]) for key in sorted(model)]
+        assert call_rows(calls) == [(*key, *model[key]) for key in sorted(model)]
 
 
 def test_round_without_answers_reuses_the_table() -> None:

@@ -137,7 +137,7 @@ REFUSED = {
 }
 
 
-def _played(*faults: FaultRule) -> Memory:
+def _play_ring(*faults: FaultRule) -> Memory:
     """Play three chains that each call the next in every tick, with answers."""
     net = Memory({name: {10 * n: "caller", 10 * n + 1: "echo"} for n, name in enumerate("abc", 1)}, faults=faults)
     for tick in range(14):
@@ -150,13 +150,13 @@ def _played(*faults: FaultRule) -> Memory:
 
 @pytest.fixture(scope="module")
 def honest() -> Memory:
-    return _played()
+    return _play_ring()
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_malicious_collator_is_rejected_by_name_and_the_honest_one_continues(what: str, honest: Memory) -> None:
     """Final roots equal those of a network without it: it had no other effect."""
-    net = _played(FaultRule("candidate", 1, None, 4, 10, {"what": what}))
+    net = _play_ring(FaultRule("candidate", 1, None, 4, 10, {"what": what}))
     events = net.surviving(Event.REJECTED)
     assert set(events["reason"].to_pylist()) == {REFUSED[what]}
     assert set(events["source"].tolist()) == {2}

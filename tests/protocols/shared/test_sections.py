@@ -29,7 +29,7 @@ def table(owners: list[int], numbers: list[int], texts: bool) -> Frame:
     return Frame(columns, len(owners))
 
 
-def altered(draws: np.random.Generator, owners: list[int], numbers: list[int]) -> tuple[list[int], list[int]]:
+def alter_rows(draws: np.random.Generator, owners: list[int], numbers: list[int]) -> tuple[list[int], list[int]]:
     """Return a table after insertions, removals and changes of a few rows."""
     owners, numbers = owners.copy(), numbers.copy()
     for _ in range(int(draws.integers(0, 4))):
@@ -57,7 +57,7 @@ def test_reused_digests_equal_recomputed_ones(
     before, taken_over = None, 0
     owners, numbers = draws.integers(0, 24, 60).tolist(), draws.integers(0, 1 << 20, 60).tolist()
     for _ in range(120):
-        owners, numbers = altered(draws, owners, numbers)
+        owners, numbers = alter_rows(draws, owners, numbers)
         if ordered:
             order = np.argsort(owners, kind="stable").tolist()
             owners, numbers = [owners[row] for row in order], [numbers[row] for row in order]

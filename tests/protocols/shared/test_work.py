@@ -27,7 +27,7 @@ def counting(called: dict[str, int], name: str, function):
     return count
 
 
-def ran(protocol: str, **settings: object) -> LakeNetwork:
+def run_example(protocol: str, **settings: object) -> LakeNetwork:
     overrides = {"network.protocol": f'"{protocol}"', "network.executor": '"in_process"'}
     network = LakeNetwork.from_scenario(
         EXAMPLE, overrides | {f"network.{key}": str(it) for key, it in settings.items()}
@@ -49,7 +49,7 @@ def test_every_hash_is_counted_once(protocol, monkeypatch):
     counted_keccak = counting(called, work.KECCAK_256, keccak.new)
     monkeypatch.setattr(functions, "_keccak", lambda: counted_keccak)
     before = work.snapshot()
-    with ran(protocol) as network:
+    with run_example(protocol) as network:
         done = work.work_since(before)
         in_rounds = {name: network.manifest.work.get(name, 0) for name in work.NAMES}
     assert {name: done.get(name, 0) for name in work.HASHES} == called
@@ -62,7 +62,7 @@ def test_every_hash_is_counted_once(protocol, monkeypatch):
 def test_proof_bytes_are_independent_of_partitioning(protocol):
     found = set()
     for partitions, every in ((1, 1), (1, 4096), (2, 1)):
-        with ran(protocol, partitions=partitions, commit_every=every) as network:
+        with run_example(protocol, partitions=partitions, commit_every=every) as network:
             found.add(network.manifest.work[work.PROOF_BYTES])
     assert len(found) == 1
 

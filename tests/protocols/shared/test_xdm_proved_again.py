@@ -12,7 +12,7 @@ from tests.support.xdm.xdm_network import Network
 CALLS, AGAIN = 24, 4
 
 
-def proved(net: Network) -> Iterator[tuple[int, int, int]]:
+def proved_requests(net: Network) -> Iterator[tuple[int, int, int]]:
     """Run until all is answered; return block, nonce and expected nonce of each proved request to ``B``.
 
     The expected nonce is that of ``B`` at the height before.
@@ -52,7 +52,7 @@ def test_recently_proved_messages_are_not_proved_again(ahead: int, halted: bool)
     )
     last: dict[int, int] = {}
     lost = 0
-    for block, nonce, expected in proved(net):
+    for block, nonce, expected in proved_requests(net):
         assert block - last.get(nonce, -AGAIN) >= AGAIN, f"{nonce} is proved in blocks {last[nonce]} and {block}"
         assert expected <= nonce < expected + 2 * (ahead + 1), "no more than the other side may keep until then"
         lost += nonce in last

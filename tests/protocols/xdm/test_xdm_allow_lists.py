@@ -11,7 +11,7 @@ from tests.support.xdm.xdm_channels import A, B, initiate, network, notices, out
 from tests.support.xdm.xdm_network import Network
 
 
-def allowed(net: Network) -> set[tuple[int, int]]:
+def allowed_pairs(net: Network) -> set[tuple[int, int]]:
     rows = net.state["allowlist"]
     return set(zip(rows["chain"].tolist(), rows["foreign"].tolist(), strict=True))
 
@@ -32,18 +32,18 @@ def allowed(net: Network) -> set[tuple[int, int]]:
 def test_allow_list_updates_are_rejected_by_the_first_error(call: dict[str, Any], error: str) -> None:
     net = run(network(allow=[{"tick": 0, **call}]), 3)
     assert [why for _, why in notices(net)] == [error]
-    assert not allowed(net)
+    assert not allowed_pairs(net)
     assert not len(net.state["allow_updates"])
 
 
 def test_consensus_changes_its_list_at_once_and_a_domain_in_its_next_block() -> None:
     both = [{"tick": 0, "chain": "consensus", "foreign": 0}, {"tick": 0, "chain": "A", "foreign": "B", "by": "p9"}]
     net = run(network(allow=both, domain_owners={"A": "p9"}), 1)
-    assert allowed(net) == {(0, A)}
+    assert allowed_pairs(net) == {(0, A)}
     assert decode_set(net.state["allow_updates"]["allow"][0].as_py()) == [B]
     assert net.results[0].wake == 1
     run(net, 1)
-    assert allowed(net) == {(0, A), (A, B)}
+    assert allowed_pairs(net) == {(0, A), (A, B)}
     run(net, 1)
     assert net.state["allow_updates"]["allow"].to_pylist() == [b""], "empty, and still there"
 
@@ -57,11 +57,11 @@ def test_later_opposite_update_wins_and_removals_precede() -> None:
         {"tick": 2, "chain": "A", "foreign": "consensus", "do": "remove"},
     ]
     net = run(network(allow=calls), 2)
-    assert allowed(net) == {(A, 0)}
+    assert allowed_pairs(net) == {(A, 0)}
     run(net, 1)
-    assert allowed(net) == {(A, 0), (A, B)}
+    assert allowed_pairs(net) == {(A, 0), (A, B)}
     run(net, 1)
-    assert allowed(net) == {(A, B)}
+    assert allowed_pairs(net) == {(A, B)}
 
 
 def test_call_to_a_delisted_chain_is_rejected() -> None:

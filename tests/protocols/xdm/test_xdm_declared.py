@@ -15,7 +15,7 @@ NO_DECLARED, NO_DRAWN = empty_frame(DECLARED_SCHEMA), empty_frame(DRAWN_SCHEMA)
 NEAR, FAR, BEYOND = 1, 2, {2, 3}
 
 
-def declared(*moves: tuple[int, TransferRecord, int, int]) -> DeclaredValue:
+def declare_transfers(*moves: tuple[int, TransferRecord, int, int]) -> DeclaredValue:
     """Return declarations after receipts: domain, kind, the other chain, amount."""
     found = DeclaredValue(NO_DECLARED, BEYOND)
     for domain, what, foreign, amount in moves:
@@ -24,7 +24,7 @@ def declared(*moves: tuple[int, TransferRecord, int, int]) -> DeclaredValue:
 
 
 def test_only_transfers_between_lakes_and_domains_are_summed() -> None:
-    found = declared(
+    found = declare_transfers(
         (FAR, TransferRecord.OUT, NEAR, 5),
         (FAR, TransferRecord.OUT, 0, 7),
         (FAR, TransferRecord.IN, NEAR, 11),
@@ -35,14 +35,14 @@ def test_only_transfers_between_lakes_and_domains_are_summed() -> None:
     ).frame()
     rows = zip(*(found[name].tolist() for name in ("destination", "source", "out_low", "refused_low")), strict=True)
     assert list(rows) == [(NEAR, FAR, 28, 0), (FAR, NEAR, 0, 17)]
-    assert not declared((FAR, TransferRecord.OUT, 0, 7), (NEAR, TransferRecord.OUT, 4, 19)).changed
+    assert not declare_transfers((FAR, TransferRecord.OUT, 0, 7), (NEAR, TransferRecord.OUT, 4, 19)).changed
     entry = encode_declared(found.filter(found["destination"] == NEAR))
     assert entry == (FAR - 1).to_bytes(4, "little") + (28).to_bytes(16, "little") + bytes(16)
 
 
 def test_remaining_value_is_exact_when_sums_exceed_128_bits() -> None:
     """Totals keep only their lowest bits; in-flight value always fits."""
-    after, drawn = declared((FAR, TransferRecord.OUT, NEAR, MAX_BALANCE)), NO_DRAWN
+    after, drawn = declare_transfers((FAR, TransferRecord.OUT, NEAR, MAX_BALANCE)), NO_DRAWN
     cover = CoveredValue(after.frame(), drawn, BEYOND)
     made = cover.after({(NEAR, TransferRecord.IN, FAR): MAX_BALANCE - 5, (NEAR, TransferRecord.REJECTED, FAR): 3})
     assert made is not None
@@ -59,7 +59,7 @@ def test_remaining_value_is_exact_when_sums_exceed_128_bits() -> None:
     )
 
 
-def state_of(chain: int) -> State:
+def empty_state(chain: int) -> State:
     """Return the empty state of one chain."""
     zero = {f"{name}_{half}": np.zeros(1, dtype=np.uint64) for name in SUMS for half in ("high", "low")}
     return state_of_frames({"money": Frame({"chain": np.array([chain], dtype=np.uint32), **zero}, 1)}, {})
@@ -67,8 +67,8 @@ def state_of(chain: int) -> State:
 
 @pytest.mark.parametrize("what", [TransferRecord.IN, TransferRecord.CLAIMED])
 def test_amounts_accepted_in_a_block_reduce_its_remaining_value(what: TransferRecord) -> None:
-    said = declared((FAR, TransferRecord.OUT, NEAR, 10), (FAR, TransferRecord.REJECTED, NEAR, 10))
-    money = ChainSums(state_of(NEAR), CoveredValue(said.frame(), NO_DRAWN, BEYOND))
+    said = declare_transfers((FAR, TransferRecord.OUT, NEAR, 10), (FAR, TransferRecord.REJECTED, NEAR, 10))
+    money = ChainSums(empty_state(NEAR), CoveredValue(said.frame(), NO_DRAWN, BEYOND))
     chain, far, home = (np.array([value] * 3, dtype=np.uint32) for value in (NEAR, FAR, 4))
     amounts, zero = np.array([6, 6, 4], dtype=np.uint64), np.zeros(3, dtype=np.uint64)
     assert money.unnoted(what, chain, far, [(amounts, zero)], whole=True).tolist() == [-1, 0, -1]
@@ -77,4 +77,4 @@ def test_amounts_accepted_in_a_block_reduce_its_remaining_value(what: TransferRe
     money.note_rejected(chain[:1], far[:1], np.array([3], dtype=np.uint64), zero[:1])
     left = [-1, 0, 0] if what == TransferRecord.IN else [-1, 0, -1]
     assert money.unnoted(what, chain, far, [(amounts, zero)], whole=True).tolist() == left
-    assert money.close(state_of(NEAR))[0]["drawn"]["in_low"].tolist() == [3]
+    assert money.close(empty_state(NEAR))[0]["drawn"]["in_low"].tolist() == [3]

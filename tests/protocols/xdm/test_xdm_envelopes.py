@@ -31,7 +31,7 @@ NOTHING_DECLARED = empty_frame(DECLARED_UNDER_SCHEMA)
 
 
 @dataclass(frozen=True)
-class Shown:
+class ProvedHeight:
     """Proofs of a chain's operators at a height, and the recipients' knowledge of the others."""
 
     brought: DeliveredEnvelopes
@@ -54,7 +54,7 @@ def tables(opened: OpenedLake, height: int, name: str, chain: int) -> Frame:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
+def proved_heights(tmp_path_factory: pytest.TempPathFactory) -> list[ProvedHeight]:
     opened = open_lake(make_lake(tmp_path_factory.mktemp("xdm")))
     kernel = XdmKernel(opened.topology, Programs(opened.topology), XdmOptions(**opened.options))
     found = []
@@ -72,13 +72,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
                 for name in ("envelopes", "nodes", "bases")
             )
         )
-        found.append(Shown(brought, frames["blocks"], frames["channels"], frames["next_channels"], context))
+        found.append(ProvedHeight(brought, frames["blocks"], frames["channels"], frames["next_channels"], context))
     assert sum(len(item.brought.envelopes) for item in found) == 24, "every request and every response, once"
     return found
 
 
-def test_each_envelope_proves_its_message(shown: list[Shown]) -> None:
-    for item in shown:
+def test_each_envelope_proves_its_message(proved_heights: list[ProvedHeight]) -> None:
+    for item in proved_heights:
         raw = item.read(item.brought).raw.to_pylist()
         rows = item.brought.envelopes
         for value, body, response in zip(
@@ -92,8 +92,8 @@ def test_each_envelope_proves_its_message(shown: list[Shown]) -> None:
             assert message.encode() == body
 
 
-def test_tables_match_the_wire_format(shown: list[Shown]) -> None:
-    for item in shown:
+def test_tables_match_the_wire_format(proved_heights: list[ProvedHeight]) -> None:
+    for item in proved_heights:
         encoded = encode_envelopes(item.brought)
         responses = is_response(item.brought.envelopes["substream"])
         again, refused = decode_envelopes(encoded, responses)
@@ -107,31 +107,31 @@ def test_tables_match_the_wire_format(shown: list[Shown]) -> None:
         assert (validate(item.read(again)) == MessageValidity.VALID).all()
 
 
-def test_envelopes_of_several_blocks_retain_their_bases(shown: list[Shown]) -> None:
-    values = pa.concat_arrays([encode_envelopes(item.brought) for item in shown])
-    responses = np.concatenate([is_response(item.brought.envelopes["substream"]) for item in shown])
+def test_envelopes_of_several_blocks_retain_their_bases(proved_heights: list[ProvedHeight]) -> None:
+    values = pa.concat_arrays([encode_envelopes(item.brought) for item in proved_heights])
+    responses = np.concatenate([is_response(item.brought.envelopes["substream"]) for item in proved_heights])
     order = np.random.default_rng(5).permutation(len(values))
     mixed, responses = values.take(pa.array(order)), responses[order]
     brought, refused = decode_envelopes(mixed, responses)
     assert not refused.any()
-    assert len(brought.bases) > len(shown[0].brought.bases)
+    assert len(brought.bases) > len(proved_heights[0].brought.bases)
     assert encode_envelopes(brought).equals(mixed)
 
 
-def test_altered_bytes_are_never_accepted(shown: list[Shown]) -> None:
+def test_altered_bytes_are_never_accepted(proved_heights: list[ProvedHeight]) -> None:
     """An altered byte yields no other message, channel or nonce.
 
     The weight tag alone is outside every proof; it is decoded as written.
     """
     chance = random.Random(11)
-    for item in shown:
+    for item in proved_heights:
         rows = item.brought.envelopes
         values = encode_envelopes(item.brought).to_pylist()
         honest, responses = item.read(item.brought).raw.to_pylist(), is_response(rows["substream"])
         altered, owner = [], []
         for row, value in enumerate(values):
             for position in {chance.randrange(len(value)) for _ in range(24)}:
-                altered.append(changed(value, position, 1 << chance.randrange(8)))
+                altered.append(alter_byte(value, position, 1 << chance.randrange(8)))
                 owner.append(row)
         brought, refused = decode_envelopes(pa.array(altered, pa.large_binary()), responses[owner])
         kept = np.flatnonzero(~refused)
@@ -140,17 +140,17 @@ def test_altered_bytes_are_never_accepted(shown: list[Shown]) -> None:
         for row, taken in zip(kept.tolist(), good.tolist(), strict=True):
             data = altered[row]
             if taken:
-                assert only_the_tag(values[owner[row]], data)
+                assert differs_only_in_tag(values[owner[row]], data)
         assert found.raw.filter(pa.array(good)).to_pylist() == [honest[owner[row]] for row in kept[good].tolist()]
         for data, row in zip(altered, owner, strict=True):
-            assert believed(item, data, bool(responses[row])) == only_the_tag(values[row], data)
+            assert is_verified(item, data, bool(responses[row])) == differs_only_in_tag(values[row], data)
 
 
-def changed(value: bytes, position: int, bits: int) -> bytes:
+def alter_byte(value: bytes, position: int, bits: int) -> bytes:
     return value[:position] + bytes([value[position] ^ bits]) + value[position + 1 :]
 
 
-def only_the_tag(value: bytes, other: bytes) -> bool:
+def differs_only_in_tag(value: bytes, other: bytes) -> bool:
     """Return whether two envelopes differ only in the weight tag."""
     try:
         envelope = CrossDomainMessage.decode(other)
@@ -159,7 +159,7 @@ def only_the_tag(value: bytes, other: bytes) -> bool:
     return replace(envelope, weight_tag=CrossDomainMessage.decode(value).weight_tag).encode() == value
 
 
-def believed(item: Shown, value: bytes, response: bool) -> bool:
+def is_verified(item: ProvedHeight, value: bytes, response: bool) -> bool:
     """Return whether an envelope verifies under the root of its named block."""
     try:
         envelope = CrossDomainMessage.decode(value)
@@ -173,9 +173,9 @@ def believed(item: Shown, value: bytes, response: bool) -> bool:
     return True
 
 
-def test_first_error_in_reference_order_is_reported(shown: list[Shown]) -> None:
+def test_first_error_in_reference_order_is_reported(proved_heights: list[ProvedHeight]) -> None:
     """Channel and nonce are checked after the consensus leaf, and before the receipt and the message."""
-    item = next(item for item in shown if (item.brought.envelopes["source"] > 0).any())
+    item = next(item for item in proved_heights if (item.brought.envelopes["source"] > 0).any())
     rows = item.brought.envelopes
     chosen = (rows["source"] > 0) & ~is_response(rows["substream"])
     encoded = encode_envelopes(item.brought).filter(pa.array(chosen))
@@ -203,8 +203,8 @@ def test_first_error_in_reference_order_is_reported(shown: list[Shown]) -> None:
     assert told(replace(leafless, channel_id=9), after) == MessageValidity.BadProof
 
 
-def test_unreadable_envelopes_are_reported(shown: list[Shown]) -> None:
-    value = CrossDomainMessage.decode(encode_envelopes(shown[0].brought)[0].as_py())
+def test_unreadable_envelopes_are_reported(proved_heights: list[ProvedHeight]) -> None:
+    value = CrossDomainMessage.decode(encode_envelopes(proved_heights[0].brought)[0].as_py())
     mmr = value.proof.consensus_chain_mmr_proof
 
     def proving(**fields: Any) -> CrossDomainMessage:
@@ -222,8 +222,12 @@ def test_unreadable_envelopes_are_reported(shown: list[Shown]) -> None:
     assert refused.all()
 
 
-def test_tables_without_an_envelope_form(shown: list[Shown]) -> None:
-    envelopes, nodes, bases = shown[0].brought.envelopes, shown[0].brought.nodes, shown[0].brought.bases
+def test_tables_without_an_envelope_form(proved_heights: list[ProvedHeight]) -> None:
+    envelopes, nodes, bases = (
+        proved_heights[0].brought.envelopes,
+        proved_heights[0].brought.nodes,
+        proved_heights[0].brought.bases,
+    )
     first = envelopes["members"][0].as_py()
     for members, told in ((first + b"\0", "a part of a number"), (first[:4] * 2, "twice"), (b"\xff" * 4, "not")):
         other = envelopes.with_columns(members=pa.array([members] * len(envelopes), pa.binary()))

@@ -29,7 +29,7 @@ def rows(schema: pa.Schema, **columns: int) -> Frame:
     return Frame({name: np.array([columns.get(name, 0)], dtype=kind) for name, kind in kinds.items()}, 1)
 
 
-def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) -> JudgedEnvelopes:
+def validate_fixture(case: dict[str, Any], index: int, strict: Literal["on", "off"]) -> JudgedEnvelopes:
     """Return the kernel's result for a fixture, under a mountain range whose leaf ``index`` is its state."""
     response = case["item"] == "InboxResponses"
     root, envelope = confirmed(case, index)
@@ -64,10 +64,10 @@ def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) ->
 def test_each_fixture_yields_its_message(cases: list[dict[str, Any]], index: int) -> None:  # noqa: F811 - a fixture
     for case in cases:
         between = case["case"] == "between_domains_relay_message"
-        found = validated(case, index, "off" if between else "on")
+        found = validate_fixture(case, index, "off" if between else "on")
         assert validate(found).tolist() == [MessageValidity.VALID], case["case"]
         assert found.raw[0].as_py().hex() == case["message"]
         if between:
-            assert validate(validated(case, index, "on")).tolist() == [MessageValidity.BadProof]
+            assert validate(validate_fixture(case, index, "on")).tolist() == [MessageValidity.BadProof]
         else:
-            assert validate(validated(case, index, "off")).tolist() == [MessageValidity.VALID]
+            assert validate(validate_fixture(case, index, "off")).tolist() == [MessageValidity.VALID]

@@ -31,7 +31,7 @@ QUICK = (("A", 18), ("B", 2), ("B", 26))
 """What is not among the slow tests: an answer given up on each side for another reason, one that came for none."""
 
 
-def _closed(
+def _play_closing(
     closer: str,
     tick: int,
     *calls: dict[str, object],
@@ -70,7 +70,7 @@ def _closed(
     return net
 
 
-def _outcome(net: Network) -> tuple[int, int, int, int]:
+def _final_balances(net: Network) -> tuple[int, int, int, int]:
     """Return the gains of caller and callee, and the numbers of answers and rejects."""
     callers = net.state.programs["caller"]
     mine = callers["program"] == 1
@@ -84,9 +84,9 @@ def _outcome(net: Network) -> tuple[int, int, int, int]:
 )
 def test_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, tick: int) -> None:
     back, kept, told = CLOSED_BY[closer, tick]
-    net = _closed(closer, tick)
+    net = _play_closing(closer, tick)
     answered = int(back > 0 and told["B"] == "")
-    assert _outcome(net) == (back, kept, answered, 1 - answered), "exactly one reply"
+    assert _final_balances(net) == (back, kept, answered, 1 - answered), "exactly one reply"
     refused = net.refusals()
     for chain, reason in told.items():
         assert refused.count((chain, "NoOpenChannel")) == int(reason == "NoOpenChannel")
@@ -94,26 +94,26 @@ def test_late_answer_without_a_channel_is_given_up_on_both_sides(closer: str, ti
     reasons = net.events()["reason"].to_pylist()
     given_up = net.events().filter(np.array(reasons) == "NoOpenChannel")
     assert not (given_up["events"] & np.uint16(Event.SENT)).any(), "a call that is given up is not made a second time"
-    assert _closed(closer, tick, cuts=3).roots() == net.roots()
+    assert _play_closing(closer, tick, cuts=3).roots() == net.roots()
 
 
 @pytest.mark.parametrize("cuts", [1, 3])
 @pytest.mark.parametrize("tick", [16, pytest.param(20, marks=pytest.mark.slow)])
 def test_silently_closed_channel_ends_once_everything_passed_through(tick: int, cuts: int) -> None:
     """Root may close a channel with a full outbox (D-10): the other side keeps its own open forever."""
-    net = _closed("B", tick, cuts=cuts, last=tick - 3, force_close="on", max_outgoing_messages=1)
+    net = _play_closing("B", tick, cuts=cuts, last=tick - 3, force_close="on", max_outgoing_messages=1)
     assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN, ChannelState.CLOSED]
-    assert _outcome(net)[2:] == (0, 1), "a reject, once"
+    assert _final_balances(net)[2:] == (0, 1), "a reject, once"
     assert net.state.programs["caller"]["answered"].sum() == 1, "what was under way is answered"
 
 
 def test_close_rejected_for_its_tag_still_ends_the_channel() -> None:
     """``trust_tag``: the carrier alters the tag of the close request, and the other side keeps its own open."""
     altered = ("tamper", "B", "A", 20, 44, {"what": "tag"})
-    net = _closed("B", 19, faults=(altered,), trust_tag="on")
+    net = _play_closing("B", 19, faults=(altered,), trust_tag="on")
     assert ("A", "WeightTagNotMatch") in net.refusals()
     assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN, ChannelState.CLOSED]
-    assert _outcome(net) == (0, 70, 0, 1)
+    assert _final_balances(net) == (0, 70, 0, 1)
 
 
 PLANNED = {"chain": "A", "foreign": "B", "do": "initiate"}
@@ -133,17 +133,17 @@ PLANNED = {"chain": "A", "foreign": "B", "do": "initiate"}
 )
 def test_answers_wait_for_a_planned_channel(planned: dict[str, object], faults: tuple[Any, ...], back: int) -> None:
     for closer, tick in (("A", 2), ("B", 13)):
-        net = _closed(closer, tick, planned, faults=faults)
-        assert _outcome(net) == (back, 70 - back, int(back > 0), int(back == 0)), "exactly one reply"
+        net = _play_closing(closer, tick, planned, faults=faults)
+        assert _final_balances(net) == (back, 70 - back, int(back > 0), int(back == 0)), "exactly one reply"
         assert (("A", "NoOpenChannel") in net.refusals()) == (back == 0)
 
 
 @pytest.mark.parametrize("tick", [18, 30, 46])
 def test_fork_reverts_given_up_answers(tick: int) -> None:
     """At any fork, answer and call end once in the surviving chain."""
-    net = _closed("B", 13, faults=(("reorg", None, None, tick, tick, {"depth": 4}),), archiving_depth=5)
+    net = _play_closing("B", 13, faults=(("reorg", None, None, tick, tick, {"depth": 4}),), archiving_depth=5)
     assert net.logs["reverted"], "chains went back"
-    assert _outcome(net) == (0, 70, 0, 1)
+    assert _final_balances(net) == (0, 70, 0, 1)
 
 
 def test_answer_delayed_by_an_allow_list_is_retained() -> None:
@@ -163,4 +163,4 @@ def test_answer_delayed_by_an_allow_list_is_retained() -> None:
     assert net.state["waiting"]["kind"].tolist() == [int(Kind.RESPONSE)]
     assert len(net.state["open_calls"]) == 1
     net.settle()
-    assert _outcome(net) == (70, 0, 1, 0)
+    assert _final_balances(net) == (70, 0, 1, 0)

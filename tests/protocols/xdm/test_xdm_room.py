@@ -173,7 +173,7 @@ def test_sent_messages_are_independent_of_chains_in_the_same_task() -> None:
     assert roots(True, 1) == roots(False, 1) == roots(True, 4)
 
 
-def _near_the_last_nonce(left: int, **options: Any) -> Network:
+def _with_few_nonces_left(left: int, **options: Any) -> Network:
     """Create two chains with a channel that has few nonces left."""
     net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=1_000, options=options)
     one, other = net.names.index("A"), net.names.index("B")
@@ -188,7 +188,7 @@ def _near_the_last_nonce(left: int, **options: Any) -> Network:
     return net
 
 
-def _between(net: Network, chain: str, foreign: str) -> list[tuple[int, int]]:
+def _channels_between(net: Network, chain: str, foreign: str) -> list[tuple[int, int]]:
     """Return the state and the next nonce of the channels between two chains."""
     channels = net.state["channels"]
     mine = (channels["chain"] == net.names.index(chain)) & (channels["foreign"] == net.names.index(foreign))
@@ -197,28 +197,28 @@ def _between(net: Network, chain: str, foreign: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("most", [MAX_NONCE + 1, 100])
 def test_last_message_of_a_channel_closes_it(most: int) -> None:
-    net = _near_the_last_nonce(3, max_messages=most)
+    net = _with_few_nonces_left(3, max_messages=most)
     for _ in range(5):
         net.call(1, 2)
     net.block()
-    assert _between(net, "A", "B") == [(ChannelState.CLOSED, most)], "two calls and the close request"
+    assert _channels_between(net, "A", "B") == [(ChannelState.CLOSED, most)], "two calls and the close request"
     net.settle()
     net.block(12)
-    assert _between(net, "B", "A")[0][0] == ChannelState.CLOSED
+    assert _channels_between(net, "B", "A")[0][0] == ChannelState.CLOSED
     assert outcome(net) == (2, 3)
     assert [text for _, text in notices(net) if text == "NoOpenChannel"] == ["NoOpenChannel"] * 3
 
 
 def test_channel_with_a_full_outbox_closes_after_a_response() -> None:
-    net = _near_the_last_nonce(3, max_messages=100, max_outgoing_messages=2)
+    net = _with_few_nonces_left(3, max_messages=100, max_outgoing_messages=2)
     net.call(1, 2)
     net.call(1, 2)
     net.block()
-    assert _between(net, "A", "B") == [(ChannelState.OPEN, 99)]
+    assert _channels_between(net, "A", "B") == [(ChannelState.OPEN, 99)]
     net.call(1, 2)  # consumes no nonce: the last one is for the close request
     net.settle()
     net.block(12)
-    assert _between(net, "A", "B") == [(ChannelState.CLOSED, 100)]
+    assert _channels_between(net, "A", "B") == [(ChannelState.CLOSED, 100)]
     assert outcome(net) == (2, 1)
 
 

@@ -88,7 +88,7 @@ def rows(net: LakeNetwork, table: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def settled(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
+def settled_network(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
     """Return a network after all transfers and confirmations."""
     folder = tmp_path_factory.mktemp("transfers")
     (folder / "scenario.toml").write_text(script())
@@ -101,23 +101,23 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
     return net
 
 
-def test_transfers_arrive_or_are_refunded(settled: LakeNetwork) -> None:
+def test_transfers_arrive_or_are_refunded(settled_network: LakeNetwork) -> None:
     spent = dict.fromkeys(PROGRAMS, 0)
     for _, sender, receiver, amount, _, error in CALLS:
         local = error in ("MinimumTransferAmount", "LowBalance", "FundsUnavailable", "InvalidMessageDestination")
         paid = not local and amount not in (10, 11)
         spent[sender] += FEES * paid + amount * (error == "")
         spent[receiver] -= amount * (error == "")
-    numbers = {row["program"]: row["balance_low"] for row in rows(settled, "accounts")}
+    numbers = {row["program"]: row["balance_low"] for row in rows(settled_network, "accounts")}
     wanted = [balance - spent[name] for name, (_, program, balance) in PROGRAMS.items() if program != "none"]
     assert [numbers[number] for number in sorted(numbers)] == wanted
-    assert rows(settled, "outbox") == []
+    assert rows(settled_network, "outbox") == []
 
 
-def test_programs_learn_the_reason(settled: LakeNetwork) -> None:
+def test_programs_learn_the_reason(settled_network: LakeNetwork) -> None:
     found = []
-    for height in settled.lake.heights():
-        for table in settled.lake.log_rows("outbound", settled.lake.manifest(height)):
+    for height in settled_network.lake.heights():
+        for table in settled_network.lake.log_rows("outbound", settled_network.lake.manifest(height)):
             chosen = table.select(["kind", "code", "payload"]).to_pylist()
             found += [row["payload"].decode() for row in chosen if row["kind"] == Kind.RESPONSE and row["code"]]
     refused = [call for call in CALLS if call[5]]
@@ -125,9 +125,9 @@ def test_programs_learn_the_reason(settled: LakeNetwork) -> None:
     assert sorted(found) == sorted(call[5] for call in at_once)
 
 
-def test_books_record_domain_balances(settled: LakeNetwork) -> None:
-    issued = {row["chain"]: row["issuance_low"] for row in rows(settled, "money") if row["chain"]}
-    books = [(row["what"], row["source"], row["amount_low"]) for row in rows(settled, "books")]
+def test_books_record_domain_balances(settled_network: LakeNetwork) -> None:
+    issued = {row["chain"]: row["issuance_low"] for row in rows(settled_network, "money") if row["chain"]}
+    books = [(row["what"], row["source"], row["amount_low"]) for row in rows(settled_network, "books")]
     # No message is in flight, so that nothing is unconfirmed or cancelled.
     assert books == [(Book.BALANCE, chain, amount) for chain, amount in sorted(issued.items())]
 

@@ -23,14 +23,14 @@ def balance(net: Network, program: int) -> int:
     return found
 
 
-def drifting(fee: int) -> Network:
+def drifting_network(fee: int) -> Network:
     """Create a network whose consensus chain mints ``fee`` per request, for which domains burn 2."""
     weights = {"consensus": {"message": (fee - 1) * 10_000_000}}
     options = {"v0_mint": "recomputed", "weights": weights, "endowment": 1_000}
     return Network({"consensus": {9: "echo"}, "A": {1: "caller", 2: "caller"}}, options=options, balance=1_000)
 
 
-def played(net: Network, blocks: int = 60) -> Network:
+def play_blocks(net: Network, blocks: int = 60) -> Network:
     replay = Replay(net)
     for _ in range(blocks):
         net.block()
@@ -39,10 +39,10 @@ def played(net: Network, blocks: int = 60) -> Network:
 
 
 def test_request_with_an_uncovered_fee_is_never_answered() -> None:
-    net = drifting(3)
+    net = drifting_network(3)
     for _ in range(2):  # both burn 2, of which the first gets 3
         net.call(1, 9, b"hello")
-    played(net)
+    play_blocks(net)
     failed = [(net.names[chain], reason) for chain, reason in _rejected(net, "FailedToNoteTransferIn")]
     assert failed == [("consensus", "FailedToNoteTransferIn")]
     state = net.state
@@ -53,7 +53,7 @@ def test_request_with_an_uncovered_fee_is_never_answered() -> None:
     assert state["responses"]["index"].tolist() == [0]
     assert int(state.programs["caller"]["answered"].sum()) == 1
     net.call(1, 9, b"another")
-    played(net)
+    play_blocks(net)
     assert net.state["outbox"]["index"].tolist() == [1, 2], (
         "no response comes to its lane behind the one that is missing"
     )
@@ -61,9 +61,9 @@ def test_request_with_an_uncovered_fee_is_never_answered() -> None:
 
 def test_uncovered_amount_beside_its_fee_is_refunded() -> None:
     for method in ("call", METHOD):
-        net = drifting(3)
+        net = drifting_network(3)
         net.call(1, 9, b"", amount=10, method=method)
-        played(net)
+        play_blocks(net)
         assert ("consensus", "BalanceUnderflow") in net.refusals(), "12 are booked, the fee is 3, and 10 are asked for"
         assert len(net.state["outbox"]) == 0
         assert balance(net, 9) == 2_000

@@ -16,7 +16,7 @@ from tests.support.xdm.xdm_network import Network
 BLOCKS = 40
 
 
-class Watched(Network):
+class CountingLog(Network):
     """Log reader that counts its reads of storage changes."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -34,7 +34,7 @@ def test_roots_and_proofs_are_independent_of_cached_versions(monkeypatch: pytest
     made, read = [], []
     for most in (storage.MOST_VERSIONS, 9, 0):
         monkeypatch.setattr(storage, "MOST_VERSIONS", most)
-        net = Watched({"A": {1: "caller"}, "B": {2: "caller"}}, balance=10_000)
+        net = CountingLog({"A": {1: "caller"}, "B": {2: "caller"}}, balance=10_000)
         shown = []
         for block in range(BLOCKS):
             net.call(*((1, 2) if block % 3 else (2, 1)))

@@ -19,7 +19,7 @@ TRIES = 4
 Gaps = tuple[tuple[int, int], ...]
 
 
-def passed(
+def pass_result(
     state: PassState, tail: int = 0, gaps: Gaps = (), left: int = 0, time: int = 0, header: int = 1, sent: int = SENT
 ) -> ZonePass:
     """Build a pass result by received packets, gaps and packets popped out of order.
@@ -35,7 +35,7 @@ def passed(
     return ZonePass(state, source, target, transactions=int(state is PassState.SUBMITTED))
 
 
-def stalled(*passes: ZonePass) -> list[int]:
+def stalled_counts(*passes: ZonePass) -> list[int]:
     standing, counts = DeliveryProgress(), [0]
     for one in passes:
         counts.append(standing.stalled(counts[-1], one))
@@ -44,41 +44,43 @@ def stalled(*passes: ZonePass) -> list[int]:
 
 def test_delivery_within_a_queue_counts_as_progress() -> None:
     submitted = PassState.SUBMITTED
-    assert stalled(*[passed(submitted, 3)] * 3) == [0, 1, 2]
-    assert stalled(*[passed(submitted, tail) for tail in (1, 2, 3)]) == [0, 0, 0]
-    assert stalled(*[passed(submitted, 9, ((0, 1), (2, count))) for count in (6, 5, 4)]) == [0, 0, 0]
-    assert stalled(*[passed(submitted, left=left) for left in (0, 1, 2)]) == [0, 0, 0]
-    assert stalled(*[passed(submitted, header=header) for header in (1, 2, 3)]) == [0, 0, 0]
-    assert stalled(*[passed(submitted, header=header) for header in (9, 2, 3)]) == [0, 1, 2], "a client was recovered"
+    assert stalled_counts(*[pass_result(submitted, 3)] * 3) == [0, 1, 2]
+    assert stalled_counts(*[pass_result(submitted, tail) for tail in (1, 2, 3)]) == [0, 0, 0]
+    assert stalled_counts(*[pass_result(submitted, 9, ((0, 1), (2, count))) for count in (6, 5, 4)]) == [0, 0, 0]
+    assert stalled_counts(*[pass_result(submitted, left=left) for left in (0, 1, 2)]) == [0, 0, 0]
+    assert stalled_counts(*[pass_result(submitted, header=header) for header in (1, 2, 3)]) == [0, 0, 0]
+    assert stalled_counts(*[pass_result(submitted, header=header) for header in (9, 2, 3)]) == [0, 1, 2], (
+        "a client was recovered"
+    )
 
 
 def test_idle_passes_do_not_count_as_stalled() -> None:
-    idle, submitted = passed(PassState.IDLE, 3), passed(PassState.SUBMITTED, 3)
-    assert stalled(submitted, submitted, idle, submitted, submitted) == [0, 1, 0, 0, 1]
-    assert stalled(submitted, passed(PassState.HELD, 3), submitted) == [0, 1, 2]
+    idle, submitted = pass_result(PassState.IDLE, 3), pass_result(PassState.SUBMITTED, 3)
+    assert stalled_counts(submitted, submitted, idle, submitted, submitted) == [0, 1, 0, 0, 1]
+    assert stalled_counts(submitted, pass_result(PassState.HELD, 3), submitted) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
     "looks",
     [
-        [passed(PassState.SUBMITTED, 0), passed(PassState.SUBMITTED, 1)],
-        [passed(PassState.SUBMITTED, 0), passed(PassState.IDLE, SENT)],
-        [passed(PassState.SUBMITTED, 9, ((0, 1), (2, 6))), passed(PassState.IDLE, 9, ((0, 1), (2, 1)))],
-        [passed(PassState.SUBMITTED, left=0), passed(PassState.IDLE, left=3)],
-        [passed(PassState.DELAYED, 0, time=5), passed(PassState.DELAYED, 0, time=4)],
-        [passed(PassState.DELAYED, 0, time=5), passed(PassState.DELAYED, 1, time=6)],
-        [passed(PassState.SUBMITTED, 0, sent=0), passed(PassState.SUBMITTED, 2**40, sent=0)],
+        [pass_result(PassState.SUBMITTED, 0), pass_result(PassState.SUBMITTED, 1)],
+        [pass_result(PassState.SUBMITTED, 0), pass_result(PassState.IDLE, SENT)],
+        [pass_result(PassState.SUBMITTED, 9, ((0, 1), (2, 6))), pass_result(PassState.IDLE, 9, ((0, 1), (2, 1)))],
+        [pass_result(PassState.SUBMITTED, left=0), pass_result(PassState.IDLE, left=3)],
+        [pass_result(PassState.DELAYED, 0, time=5), pass_result(PassState.DELAYED, 0, time=4)],
+        [pass_result(PassState.DELAYED, 0, time=5), pass_result(PassState.DELAYED, 1, time=6)],
+        [pass_result(PassState.SUBMITTED, 0, sent=0), pass_result(PassState.SUBMITTED, 2**40, sent=0)],
     ],
     ids=["taken in part", "all taken", "amid the received", "amid the sent", "time", "time goes on", "never sent"],
 )
 def test_directions_with_reverting_targets_are_given_up(looks: Sequence[ZonePass]) -> None:
     """Use two directions, so that one always has work."""
-    process = Played(lambda made: looks[made % len(looks)])
+    process = ScriptedRelay(lambda made: looks[made % len(looks)])
     asyncio.run(process.until_idle())
     assert all(progress.given_up for progress in process.progress)
 
 
-class Played(ZoneRelay):
+class ScriptedRelay(ZoneRelay):
     """Relay process with scripted passes, by the number of earlier ones in the direction."""
 
     def __init__(self, play: Callable[[int], ZonePass]) -> None:

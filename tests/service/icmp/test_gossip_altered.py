@@ -59,11 +59,11 @@ def records(path: Path) -> list[Any]:
     return found
 
 
-def written(path: Path, content: list[Any]) -> None:
+def write_records(path: Path, content: list[Any]) -> None:
     path.write_bytes(b"".join(struct.pack("<I", len(one)) + one for one in map(cbor2.dumps, content)))
 
 
-def alterations(item: Any) -> Iterator[tuple[Path_, Any]]:
+def generate_alterations(item: Any) -> Iterator[tuple[Path_, Any]]:
     """Yield locations and replacements for all numbers, bytes, flags, lists and their elements."""
     if isinstance(item, bool):
         yield (), not item
@@ -75,14 +75,14 @@ def alterations(item: Any) -> Iterator[tuple[Path_, Any]]:
         for at, part in enumerate(item):
             yield (), item[:at] + item[at + 1 :]
             yield (), item[: at + 1] + item[at:]
-            yield from (((at, *path), value) for path, value in alterations(part))
+            yield from (((at, *path), value) for path, value in generate_alterations(part))
         yield (), item[::-1]
     elif isinstance(item, dict):
         for key, part in item.items():
             rest = {other: value for other, value in item.items() if other != key}
             yield (), rest
-            yield from (((), rest | {value: part}) for _, value in alterations(key))
-            yield from (((key, *path), value) for path, value in alterations(part))
+            yield from (((), rest | {value: part}) for _, value in generate_alterations(key))
+            yield from (((key, *path), value) for path, value in generate_alterations(part))
     else:
         yield (), []
 
@@ -114,15 +114,15 @@ def test_altered_traces_are_rejected_or_differ(whole: Path, tmp_path: Path, many
         (path, row, where, value)
         for path, rows in content.items()
         for row, record in enumerate(rows)
-        for where, value in alterations(record)
+        for where, value in generate_alterations(record)
         if put(record, where, value) != record
     ]
     assert len(places) > 3_000 and not before.different
     for path, row, where, value in random.Random(many).sample(places, many):
         rows = content[path]
-        written(path, [*rows[:row], put(rows[row], where, value), *rows[row + 1 :]])
+        write_records(path, [*rows[:row], put(rows[row], where, value), *rows[row + 1 :]])
         said = outcome(folder)
-        written(path, rows)
+        write_records(path, rows)
         if said == f"holds of {before.received}":
             if len(where) == 1 and FIELDS[where[0]] in ("declared", "arrived"):
                 # Messages of several connections in one step have no order.
@@ -136,7 +136,7 @@ def test_altered_traces_are_rejected_or_differ(whole: Path, tmp_path: Path, many
             assert re.fullmatch(r"\S*/node-\S*: record \d+ is none of a trace: \w.*", said), said
 
 
-def one(folder: Path) -> Path:
+def first_trace(folder: Path) -> Path:
     return folder / "node-000-life-1.trace"
 
 
@@ -144,9 +144,9 @@ def steps(change: Callable[[list[Any]], None]) -> Callable[[Path], None]:
     """Change the records of a life; the first one is its header."""
 
     def damage(folder: Path) -> None:
-        rows = records(one(folder))
+        rows = records(first_trace(folder))
         change(rows)
-        written(one(folder), rows)
+        write_records(first_trace(folder), rows)
 
     return damage
 
@@ -217,7 +217,7 @@ def pipe(folder: Path) -> None:
     os.mkfifo(folder / "trace.json")
 
 
-def told(folder: Path, **given: Any) -> None:
+def write_manifest(folder: Path, **given: Any) -> None:
     path = folder / "trace.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | given))
 
@@ -259,25 +259,33 @@ ALTERED: dict[str, tuple[Callable[[Path], object], str]] = {
         "blocks: others than the leaves",
     ),
     "another node's life": (
-        lambda folder: one(folder).rename(folder / "node-002-life-2.trace"),
+        lambda folder: first_trace(folder).rename(folder / "node-002-life-2.trace"),
         "record 0.*node, life",
     ),
-    "a life too many": (lambda folder: shutil.copy(one(folder), folder / "node-000-life-3.trace"), "no life before"),
+    "a life too many": (
+        lambda folder: shutil.copy(first_trace(folder), folder / "node-000-life-3.trace"),
+        "no life before",
+    ),
     "a life that began in another": (
-        lambda folder: written(one(folder).with_name("node-000-life-2.trace"), [[0, 2, 30], *records(one(folder))[6:]]),
+        lambda folder: write_records(
+            first_trace(folder).with_name("node-000-life-2.trace"), [[0, 2, 30], *records(first_trace(folder))[6:]]
+        ),
         "record .*: time: .* when life 2 had begun|came: session|is not there",
     ),
     "no name of a life": (lambda folder: (folder / "node-x.trace").touch(), "not a regular file that is named"),
     "a manifest without end": (pipe, "trace.json: not a regular file"),
-    "a node twice": (lambda folder: told(folder, nodes=[0, 0, 1, 2]), "nodes: must ascend"),
-    "nodes unsorted": (lambda folder: told(folder, nodes=[2, 1, 0]), "nodes: must ascend"),
-    "no nodes": (lambda folder: told(folder, nodes=[]), "nodes: must ascend"),
-    "nodes that are no list": (lambda folder: told(folder, nodes="012"), "nodes: must be a list"),
-    "too many nodes": (lambda folder: told(folder, nodes=[*range(70_000)]), "nodes: must be a list of numbers below"),
-    "true for a node": (lambda folder: told(folder, nodes=[0, True, 2]), "nodes: must be a list"),
-    "a key too many": (lambda folder: told(folder, more=1), "'more': no such key"),
+    "a node twice": (lambda folder: write_manifest(folder, nodes=[0, 0, 1, 2]), "nodes: must ascend"),
+    "nodes unsorted": (lambda folder: write_manifest(folder, nodes=[2, 1, 0]), "nodes: must ascend"),
+    "no nodes": (lambda folder: write_manifest(folder, nodes=[]), "nodes: must ascend"),
+    "nodes that are no list": (lambda folder: write_manifest(folder, nodes="012"), "nodes: must be a list"),
+    "too many nodes": (
+        lambda folder: write_manifest(folder, nodes=[*range(70_000)]),
+        "nodes: must be a list of numbers below",
+    ),
+    "true for a node": (lambda folder: write_manifest(folder, nodes=[0, True, 2]), "nodes: must be a list"),
+    "a key too many": (lambda folder: write_manifest(folder, more=1), "'more': no such key"),
     "options that processes do not have": (
-        lambda folder: told(folder, options={"reconciliation": "minisketch"}),
+        lambda folder: write_manifest(folder, options={"reconciliation": "minisketch"}),
         'options.reconciliation: .* only "off"',
     ),
 }
@@ -295,9 +303,9 @@ def test_impossible_trace_records_are_rejected_by_name(whole: Path, tmp_path: Pa
 def test_noncanonical_bytes_are_rejected(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "trace"
     shutil.copytree(whole, folder)
-    data = one(folder).read_bytes()
+    data = first_trace(folder).read_bytes()
     (length,) = struct.unpack_from("<I", data)
-    one(folder).write_bytes(struct.pack("<I", length + 1) + data[4 : 4 + length] + b"\x00" + data[4 + length :])
+    first_trace(folder).write_bytes(struct.pack("<I", length + 1) + data[4 : 4 + length] + b"\x00" + data[4 + length :])
     assert "record 0 is none of a trace: its bytes are not as a node writes them" in outcome(folder)
 
 
@@ -316,7 +324,7 @@ def test_bit_flips_in_a_closed_trace_are_detected(whole: Path, tmp_path: Path) -
         assert path.name in str(found.value) and "\n" not in str(found.value)
         path.write_bytes(data)
     # An early end counts as a kill only if it existed when the trace was closed.
-    one(folder).write_bytes(one(folder).read_bytes()[:-3])
+    first_trace(folder).write_bytes(first_trace(folder).read_bytes()[:-3])
     assert "was altered" in outcome(folder)
-    one(folder).unlink()
+    first_trace(folder).unlink()
     assert "files: others than" in outcome(folder)

@@ -73,7 +73,7 @@ async def until(true: Callable[[], object]) -> None:
         await asyncio.sleep(0.005)
 
 
-async def heard(reader: asyncio.StreamReader) -> bytes:
+async def read_next(reader: asyncio.StreamReader) -> bytes:
     return await read_frame(reader, 1_000, ENOUGH)
 
 
@@ -92,10 +92,10 @@ def test_listener_on_a_dead_nodes_port_learns_nothing_reusable() -> None:
         said: list[bytes] = []
 
         async def attack(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            said.append(await heard(reader))
+            said.append(await read_next(reader))
             hello = decode_hello(said[0], NETWORK)
             writer.write(encode_frame(Hello(NETWORK, HIGH, LOW, hello.nonce).encode()))
-            said.append(await heard(reader))
+            said.append(await read_next(reader))
             # Its message differs from the other end's: neither its hello nor its proof, reflected.
             writer.write(encode_frame(said[1]))
             assert await reader.read() == b""
@@ -107,7 +107,7 @@ def test_listener_on_a_dead_nodes_port_learns_nothing_reusable() -> None:
         reader, writer = await asyncio.open_connection(HOST, await high.links.listen())
         for part in said:
             writer.write(encode_frame(part))
-        await heard(reader)
+        await read_next(reader)
         assert await reader.read() == b"" and not high.joined and high.links.refused == {"stranger": 1}
 
     scene(work)
@@ -116,7 +116,7 @@ def test_listener_on_a_dead_nodes_port_learns_nothing_reusable() -> None:
 def test_reflected_hello_is_rejected() -> None:
     async def work(low: Node, high: Node) -> None:
         async def attack(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(encode_frame(await heard(reader)))
+            writer.write(encode_frame(await read_next(reader)))
             assert await reader.read() == b""
 
         await instead_of_high(low, attack)
@@ -151,7 +151,7 @@ def test_listeners_nonce_invalidates_replayed_handshakes() -> None:
         for _ in range(3):
             reader, writer = await asyncio.open_connection(HOST, port)
             writer.write(encode_frame(Hello(NETWORK, LOW, HIGH, bytes(32)).encode()))
-            nonces.add(decode_hello(await heard(reader), NETWORK).nonce)
+            nonces.add(decode_hello(await read_next(reader), NETWORK).nonce)
             writer.close()
         assert len(nonces) == 3
 
@@ -164,10 +164,10 @@ def test_man_in_the_middle_is_rejected_by_both_nodes() -> None:
 
         async def attack(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             there, here = await asyncio.open_connection(HOST, port)
-            here.write(encode_frame(await heard(reader)))
-            writer.write(encode_frame(await heard(there)))
-            here.write(encode_frame(await heard(reader)))
-            writer.write(encode_frame(await heard(there)))
+            here.write(encode_frame(await read_next(reader)))
+            writer.write(encode_frame(await read_next(there)))
+            here.write(encode_frame(await read_next(reader)))
+            writer.write(encode_frame(await read_next(there)))
 
         await instead_of_high(low, attack)
         assert not high.joined and high.links.refused == {"stranger": 1} and not low.joined

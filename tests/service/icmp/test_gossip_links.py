@@ -85,7 +85,7 @@ def test_strangers_are_rejected(name: str) -> None:
     limited(run)
 
 
-async def dialled(port: int) -> Ends:
+async def dial_node(port: int) -> Ends:
     """Connect as node 2 to node 1."""
     reader, writer = await asyncio.open_connection(HOST, port)
     await shaken(reader, writer, NETWORK, 2, 1, SECRET)
@@ -96,9 +96,9 @@ def test_second_connection_of_a_node_is_rejected_and_the_first_remains() -> None
     async def run() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)})
         port = await node.links.listen()
-        ends = await dialled(port)
+        ends = await dial_node(port)
         with pytest.raises(EOFError):
-            await dialled(port)
+            await dial_node(port)
         assert node.joined == [2] and node.links.refused == {"twice": 1} and not node.left
         ends[1].close()
         await node.links.close()
@@ -110,12 +110,12 @@ def test_banned_peer_stays_banned() -> None:
     async def run() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)})
         port = await node.links.listen()
-        ends = await dialled(port)
+        ends = await dial_node(port)
         await until(lambda: node.joined)
         node.links.exclude_peer(2, "Impolite")
         await until(lambda: node.left)
         with pytest.raises(EOFError):
-            await dialled(port)
+            await dial_node(port)
         await until(lambda: node.links.refused["kept-out"])
         assert node.joined == [2] and node.links.refused == {"Impolite": 1, "kept-out": 1}
         assert node.links.put_out == {(2, "Impolite"): 1}
@@ -144,12 +144,12 @@ def test_frequently_reconnecting_peer_is_rate_limited() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)})
         port = await node.links.listen()
         for _ in range(SPARE_CONNECTIONS + 1):
-            _, writer = await dialled(port)
+            _, writer = await dial_node(port)
             await until(lambda: 2 in node.links.connections)
             writer.close()
             await until(lambda: 2 not in node.links.connections)
         with pytest.raises(EOFError):
-            await dialled(port)
+            await dial_node(port)
         assert node.links.refused == {"closed": SPARE_CONNECTIONS + 1, "kept-out": 1}
         await node.links.close()
 
@@ -163,7 +163,7 @@ def test_silent_connections_release_their_slot_soon() -> None:
         silent = [await asyncio.open_connection(HOST, port) for _ in range(MOST_UNKNOWN + 10)]
         await until(lambda: sum(node.links.refused.values()) == len(silent))
         assert node.links.refused["too-many"] >= 1
-        await dialled(port)
+        await dial_node(port)
         await until(lambda: node.joined)
         await node.links.close()
 
@@ -175,7 +175,7 @@ def test_silent_connections_do_not_exclude_known_peers() -> None:
         node = End(1, {2: PeerLink(SECRET, dials=False)}, Bounds(hello=10 * ENOUGH))
         port = await node.links.listen()
         silent = [await asyncio.open_connection(HOST, port) for _ in range(MOST_UNKNOWN + 3)]
-        _, writer = await dialled(port)
+        _, writer = await dial_node(port)
         await until(lambda: node.joined)
         assert await silent[0][0].read() == b"" and node.links.refused == {"too-many": 4}
         await node.links.close()

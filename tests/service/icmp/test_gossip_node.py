@@ -26,7 +26,7 @@ TOPIC = queue_topic(ISSUED)
 HONEST, HOSTILE = 1, 2
 
 
-def declared(*heads: bytes) -> bytes:
+def declaration(*heads: bytes) -> bytes:
     return encode_message(NO_TOPIC, NeighborPacket(heads).encode())
 
 
@@ -40,7 +40,7 @@ def node(options: GossipOptions = OPTIONS, kept: tuple[tuple[bytes, ...], ...] =
     for peer in (HONEST, HOSTILE):
         found.joined(peer, bytes(8))
     found.told(LeavesUpdate((LEAF.hash,), (LEAF,), {egress_root(one): one for one in kept}))
-    found.step(1, [(HONEST, declared(LEAF.hash)), (HOSTILE, declared(LEAF.hash))])
+    found.step(1, [(HONEST, declaration(LEAF.hash)), (HOSTILE, declaration(LEAF.hash))])
     return found
 
 
@@ -55,9 +55,12 @@ def test_own_queues_are_sent_only_to_peers_with_the_leaf() -> None:
         found.joined(peer, bytes(8))
     found.told(LeavesUpdate((LEAF.hash,), (LEAF,), {ROOT: MESSAGES}))
     made = found.step(1)
-    assert made.got == [(TOPIC, ROOT)] and made.sends == [(HONEST, declared(LEAF.hash)), (HOSTILE, declared(LEAF.hash))]
-    assert found.step(2, [(HONEST, declared(b"x" * 32))]).sends == []
-    assert found.step(3, [(HONEST, declared(LEAF.hash))]).sends == [(HONEST, queue(MESSAGES))]
+    assert made.got == [(TOPIC, ROOT)] and made.sends == [
+        (HONEST, declaration(LEAF.hash)),
+        (HOSTILE, declaration(LEAF.hash)),
+    ]
+    assert found.step(2, [(HONEST, declaration(b"x" * 32))]).sends == []
+    assert found.step(3, [(HONEST, declaration(LEAF.hash))]).sends == [(HONEST, queue(MESSAGES))]
 
 
 def test_message_pending_for_several_peers_is_stored_once() -> None:
@@ -66,18 +69,18 @@ def test_message_pending_for_several_peers_is_stored_once() -> None:
     sends: list[tuple[int, bytes]] = []
     for peer in range(1, 9):
         found.joined(peer, bytes(8))
-        sends += found.step(peer, [(peer, declared(LEAF.hash))]).sends
+        sends += found.step(peer, [(peer, declaration(LEAF.hash))]).sends
     bodies = [body for _, body in sends if body == queue(MESSAGES)]
     assert len(bodies) == 8 and all(body is bodies[0] for body in bodies)
 
 
 def test_sent_queue_is_sent_again_only_over_a_new_connection() -> None:
     found = node(kept=(MESSAGES,))
-    assert found.step(2, [(HONEST, declared(LEAF.hash))]).sends == []
+    assert found.step(2, [(HONEST, declaration(LEAF.hash))]).sends == []
     found.left(HONEST)
     found.joined(HONEST, b"another ")
-    made = found.step(3, [(HONEST, declared(LEAF.hash))])
-    assert made.sends == [(HONEST, declared(LEAF.hash)), (HONEST, queue(MESSAGES))]
+    made = found.step(3, [(HONEST, declaration(LEAF.hash))])
+    assert made.sends == [(HONEST, declaration(LEAF.hash)), (HONEST, queue(MESSAGES))]
 
 
 def test_peer_joining_and_leaving_within_a_step_is_no_peer() -> None:
@@ -95,7 +98,7 @@ MALFORMED = {
     "another engine": b"dot2" + queue(MESSAGES)[4:],
     "a statement": encode_message(TOPIC, b"\x02" + bytes(40)),
     "version 2 of the packet": encode_message(NO_TOPIC, b"\x01\x02\x04" + bytes(32)),
-    "a head cut off": declared(LEAF.hash)[:-1],
+    "a head cut off": declaration(LEAF.hash)[:-1],
     "a queue cut off": queue(MESSAGES)[:-1],
     "bytes behind a queue": queue(MESSAGES) + b"\0",
     "a count of messages that cannot be": encode_message(TOPIC, b"\x03" + ROOT + b"\x03\xff\xff\xff\xff"),
@@ -113,7 +116,7 @@ def test_undecodable_packet_only_penalizes_its_sender(name: str) -> None:
 
 
 def six_heads(_: random.Random) -> bytes:
-    return declared(*(bytes([n]) * 32 for n in range(6)))
+    return declaration(*(bytes([n]) * 32 for n in range(6)))
 
 
 def unknown_topic(draw: random.Random) -> bytes:

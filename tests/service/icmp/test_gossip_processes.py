@@ -29,17 +29,17 @@ LIMIT = 240.0
 """Seconds after which a test has failed."""
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
+def start_command(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "causeway", "gossip", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def wait_for_exit(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=LIMIT)
     return process.returncode, out, err
 
 
-def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+def run_command(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
     """Run a command in this process."""
     code = execute(["gossip", *arguments, "--json"], build_app, "causeway")
     found = capfd.readouterr()
@@ -47,7 +47,7 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[
     return code, json.loads(found.out)
 
 
-def up(*options: str) -> list[str]:
+def up_arguments(*options: str) -> list[str]:
     return ["up", EXAMPLE, *options]
 
 
@@ -60,13 +60,15 @@ def test_queues_reach_all_nodes_despite_a_kill_and_replay_agrees(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     trace = str(tmp_path / "trace")
-    code, found = said(capfd, *up(*small(3, 5), "--kill", "1", "--trace", trace, "--metrics-port", "0"))
+    code, found = run_command(
+        capfd, *up_arguments(*small(3, 5), "--kill", "1", "--trace", trace, "--metrics-port", "0")
+    )
     assert code == 0 and found["holds"] and found["short"] == found["left"] == 0
     assert found["killed"] == 1 and sorted(node["lives"] for node in found["nodes"]) == [1, 1, 2]
     assert found["posted"] >= 10 and all(node["coverage"] == 1.0 for node in found["nodes"])
     assert len({node["metrics_port"] for node in found["nodes"]}) == 3
     assert not any(psutil.pid_exists(node["pid"]) for node in found["nodes"])
-    code, replayed = said(capfd, "replay", trace)
+    code, replayed = run_command(capfd, "replay", trace)
     assert code == 0 and replayed["holds"] and replayed["lives"] == 4
     # The last received packets of the killed life were never reported.
     assert replayed["got"] >= sum(node["got"] for node in found["nodes"]) and replayed["received"] > 0
@@ -87,10 +89,10 @@ def children(process: subprocess.Popen[str], count: int) -> list[psutil.Process]
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_no_process_outlives_its_launcher(number: signal.Signals) -> None:
-    process = started(*up(*small(2, 10_000), "--json"))
+    process = start_command(*up_arguments(*small(2, 10_000), "--json"))
     nodes = children(process, 2)
     os.kill(process.pid, number)
-    code, out, err = ended(process)
+    code, out, err = wait_for_exit(process)
     if number == signal.SIGINT:
         assert code == 130 and json.loads(out)["stopped"] and err.count("\n") == 1 and "no process is left" in err
     gone, alive = psutil.wait_procs(nodes, timeout=LIMIT)
@@ -101,17 +103,17 @@ def test_no_process_outlives_its_launcher(number: signal.Signals) -> None:
     ("arguments", "text"),
     [
         (["up", "nowhere.toml"], "nowhere.toml"),
-        (up("--nodes", "1"), "nodes.count"),
-        (up("--nodes", "4", "--kill", "4"), "killed"),
-        (up("--blocks", "3", "--seconds", "3"), "--seconds"),
-        (up("--metrics-port", "65530"), "--metrics-port"),
-        (up("--set", "gossip.topic_mode=none"), "gossip.topic_mode"),
-        (up("--set", "gossip.max_queue_bytes=1000"), "queues of up to 1996 bytes"),
-        (up("--set", "gossip.max_queue_messages=3"), "gossip.max_queue_messages = 3"),
-        (up("--set", "gossip.reconciliation=minisketch"), 'only "off"'),
-        (up("--set", "gossip.fallback_request=on"), 'only "off"'),
-        (up("--trace", str(Path(__file__).parent)), "not empty"),
-        (up("--trace", __file__), "is no folder; a trace begins in a new or empty one"),
+        (up_arguments("--nodes", "1"), "nodes.count"),
+        (up_arguments("--nodes", "4", "--kill", "4"), "killed"),
+        (up_arguments("--blocks", "3", "--seconds", "3"), "--seconds"),
+        (up_arguments("--metrics-port", "65530"), "--metrics-port"),
+        (up_arguments("--set", "gossip.topic_mode=none"), "gossip.topic_mode"),
+        (up_arguments("--set", "gossip.max_queue_bytes=1000"), "queues of up to 1996 bytes"),
+        (up_arguments("--set", "gossip.max_queue_messages=3"), "gossip.max_queue_messages = 3"),
+        (up_arguments("--set", "gossip.reconciliation=minisketch"), 'only "off"'),
+        (up_arguments("--set", "gossip.fallback_request=on"), 'only "off"'),
+        (up_arguments("--trace", str(Path(__file__).parent)), "not empty"),
+        (up_arguments("--trace", __file__), "is no folder; a trace begins in a new or empty one"),
         (["replay", "nowhere"], "no trace here"),
         (["replay", __file__], "is no folder; a trace is the folder that"),
     ],
@@ -139,25 +141,27 @@ def test_page_lists_all_scenario_keys_with_defaults() -> None:
 @pytest.mark.slow
 def test_sixteen_processes_with_four_killed_at_random(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     trace = str(tmp_path / "trace")
-    process = started(*up("--kill", "4", "--blocks", "12", "--trace", trace, "--metrics-port", "0", "--json"))
+    process = start_command(
+        *up_arguments("--kill", "4", "--blocks", "12", "--trace", trace, "--metrics-port", "0", "--json")
+    )
     ports: set[int] = set()
     for node in children(process, 16):
-        while not ports & (mine := listening(node)):
+        while not ports & (mine := listening_ports(node)):
             ports |= mine
             time.sleep(0.05)
-    metrics = [text for port in ports if (text := scraped(port))]
-    code, out, err = ended(process)
+    metrics = [text for port in ports if (text := scrape_metrics(port))]
+    code, out, err = wait_for_exit(process)
     found = json.loads(out)
     assert code == 0 and found["holds"] and not err
     assert found["killed"] == 4 and sorted(node["lives"] for node in found["nodes"]) == [1] * 12 + [2] * 4
     assert found["posted"] >= 60 and all(node["got"] > 0 for node in found["nodes"])
     assert len(metrics) >= 12 and all("causeway_gossip_peers" in text for text in metrics)
-    code, replayed = said(capfd, "replay", trace)
+    code, replayed = run_command(capfd, "replay", trace)
     assert code == 0 and replayed["holds"] and replayed["lives"] == 20
     assert oracle_differences(tmp_path / "trace") == (replayed["got"], [])
 
 
-def listening(node: psutil.Process) -> set[int]:
+def listening_ports(node: psutil.Process) -> set[int]:
     """Return the listening ports of a process, none if it has ended."""
     try:
         return {one.laddr.port for one in node.net_connections() if one.status == psutil.CONN_LISTEN}
@@ -165,7 +169,7 @@ def listening(node: psutil.Process) -> set[int]:
         return {0}
 
 
-def scraped(port: int) -> str:
+def scrape_metrics(port: int) -> str:
     """Return the metrics at a port, or nothing (for a peer port or a killed process)."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:

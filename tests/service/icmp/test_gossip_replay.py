@@ -67,7 +67,7 @@ def replay(folder: Path) -> ReplayResult:
     return replay_trace(open_trace(folder))
 
 
-def altered(path: Path, change: Callable[[list[Any]], None]) -> None:
+def alter_steps(path: Path, change: Callable[[list[Any]], None]) -> None:
     """Change the steps of a life."""
     data, records = path.read_bytes(), []
     while data:
@@ -121,7 +121,7 @@ def never_sent(steps: list[Any]) -> None:
 
 @pytest.mark.parametrize("change", [forget, invent, other_body, other_leaf, never_sent])
 def test_difference_is_detected(trace: Path, change: Callable[[list[Any]], None]) -> None:
-    altered(trace / "node-002-life-1.trace", change)
+    alter_steps(trace / "node-002-life-1.trace", change)
     found = replay(trace)
     assert found.different and found.differences and "node 2" in found.differences[0]
     assert bool(oracle_differences(trace)[1]) == (change != never_sent)
@@ -132,7 +132,7 @@ def test_body_of_another_root_is_attributed_to_its_sender(trace: Path) -> None:
         row = next(row for step in steps for row in step[ARRIVED] if row[5] == row[2])
         row[5] = bytes([row[5][0] ^ 1]) + row[5][1:]
 
-    altered(trace / "node-002-life-1.trace", other_digest)
+    alter_steps(trace / "node-002-life-1.trace", other_digest)
     assert any(
         re.search(r" ms: node [01] sent node 2 as \w+ a body that has the root ", line)
         for line in replay(trace).differences
@@ -145,12 +145,12 @@ def test_packet_received_before_sending_is_a_difference(trace: Path) -> None:
         for step in steps:
             step[0] += step[0] % 21 != 0  # except purges
 
-    altered(trace / "node-000-life-1.trace", later)
+    alter_steps(trace / "node-000-life-1.trace", later)
     assert replay(trace).different
 
 
-def fallen(folder: Path) -> None:
-    altered(folder / "node-000-life-1.trace", lambda steps: steps[1].__setitem__(0, steps[0][0] - 1))
+def decrease_time(folder: Path) -> None:
+    alter_steps(folder / "node-000-life-1.trace", lambda steps: steps[1].__setitem__(0, steps[0][0] - 1))
 
 
 def fifo(folder: Path) -> None:
@@ -178,16 +178,16 @@ def test_truncated_record_after_a_kill_is_ignored(trace: Path) -> None:
         (lambda folder: (folder / "trace.json").write_text('{"format": 9}'), "format 2"),
         (lambda folder: (folder / "node-000-life-1.trace").write_bytes(b"\xff\xff\xff\xff"), "at most"),
         (lambda folder: (folder / "node-000-life-1.trace").write_bytes(b"\x01\0\0\0\x01"), "record 0"),
-        (lambda folder: altered(folder / "node-000-life-1.trace", lambda steps: steps[0].pop()), "record 1"),
+        (lambda folder: alter_steps(folder / "node-000-life-1.trace", lambda steps: steps[0].pop()), "record 1"),
         (
-            lambda folder: altered(
+            lambda folder: alter_steps(
                 folder / "node-000-life-1.trace", lambda steps: steps[0].__setitem__(8, [[b"x", b"x"]])
             ),
             "32",
         ),
         *[
             (
-                lambda folder, place=place, value=value: altered(
+                lambda folder, place=place, value=value: alter_steps(
                     folder / "node-000-life-1.trace", lambda steps: steps[-1].__setitem__(place, value)
                 ),
                 said,
@@ -204,7 +204,7 @@ def test_truncated_record_after_a_kill_is_ignored(trace: Path) -> None:
             )
         ],
         (lambda folder: (folder / "node-000-life-1.trace").write_bytes(MANY), "more than 1,000,000 items"),
-        (fallen, "after one at"),
+        (decrease_time, "after one at"),
         (fifo, "regular file"),
         (lambda folder: manifest(folder, protocol="nix"), "protocol"),
         (lambda folder: manifest(folder, nodes=[0, 1, 2**32]), "node"),

@@ -74,12 +74,12 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def sent(queue: tuple[bytes, ...]) -> bytes:
+def queue_frame(queue: tuple[bytes, ...]) -> bytes:
     packet = GossipedQueue(egress_root(queue), queue).encode()
     return encode_frame(encode_message(queue_topic(ISSUED), packet))
 
 
-def declared(block: ImportedBlock) -> bytes:
+def declaration_frame(block: ImportedBlock) -> bytes:
     return encode_frame(encode_message(NO_TOPIC, NeighborPacket((block.hash,)).encode()))
 
 
@@ -90,12 +90,12 @@ def test_input_during_a_pause_is_dropped_and_requested_again() -> None:
         await node.tell(OLD)
         await until(lambda: node.leaves() == (OLD.hash,))
         reader, writer = await node.dialled()
-        writer.write(declared(OLD))
+        writer.write(declaration_frame(OLD))
         await until(lambda: node.node.standing()["peers"] == 1)
         # During the pause its peer sends the queues of its last leaf, and the chain continues.
         node.answers = False
         for queue in QUEUES[:-1]:
-            writer.write(sent(queue))
+            writer.write(queue_frame(queue))
         await node.tell(NEW)
         node.passed += 2 * LATE
         await until(lambda: node.links.refused["late"])
@@ -108,7 +108,7 @@ def test_input_during_a_pause_is_dropped_and_requested_again() -> None:
         while not said:
             said = await read_frame(reader, 1_000, ENOUGH)
         assert decode_gossip(decode_message(said)[1]) == NeighborPacket((NEW.hash,))
-        writer.write(declared(NEW) + sent(QUEUES[-1]))
+        writer.write(declaration_frame(NEW) + queue_frame(QUEUES[-1]))
         await until(lambda: node.node.standing()["there"] == 1)
         assert not node.node.counts["UnexpectedQueue"] and node.links.refused["UnexpectedQueue"] == 0
         await node.end()
@@ -126,7 +126,7 @@ def test_peer_that_overloads_a_node_is_penalized() -> None:
         await until(lambda: node.leaves() == (NEW.hash,))
         _, writer = await node.dialled()
         for queue in QUEUES[:-1]:
-            writer.write(sent(queue))
+            writer.write(queue_frame(queue))
         node.passed, node.worked = 2 * LATE, 2 * LATE
         await until(lambda: node.links.refused)
         assert node.links.refused == {"UnexpectedQueue": 1} and node.node.counts["UnexpectedQueue"] == 20

@@ -100,7 +100,7 @@ def test_started_frame_must_be_finished_in_time(begun: bytes) -> None:
     assert found.value.reason == "slow"
 
 
-async def connected(bounds: Bounds, limit: int = 1_000_000) -> tuple[PeerConnection, Ends, list[str]]:
+async def connect_pair(bounds: Bounds, limit: int = 1_000_000) -> tuple[PeerConnection, Ends, list[str]]:
     """Return a connection, its other end, and a holder for the reason of its end."""
     waiting: asyncio.Future[Ends] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(lambda *ends: waiting.set_result(ends), HOST, 0)
@@ -117,7 +117,7 @@ async def connected(bounds: Bounds, limit: int = 1_000_000) -> tuple[PeerConnect
 
 def test_full_inbox_applies_backpressure_without_loss() -> None:
     async def run() -> None:
-        connection, (_, writer), ended = await connected(Bounds(inbox=8, inbox_bytes=1 << 20))
+        connection, (_, writer), ended = await connect_pair(Bounds(inbox=8, inbox_bytes=1 << 20))
         for number in range(100):
             writer.write(encode_frame(bytes([number])))
         got: list[bytes] = []
@@ -134,7 +134,7 @@ def test_full_inbox_applies_backpressure_without_loss() -> None:
 
 def test_buffered_bytes_are_bounded() -> None:
     async def run() -> None:
-        connection, (_, writer), _ = await connected(Bounds(inbox_bytes=3_000))
+        connection, (_, writer), _ = await connect_pair(Bounds(inbox_bytes=3_000))
         for _ in range(50):
             writer.write(encode_frame(bytes(1_000)))
         await until(lambda: len(connection.inbox) == 3)
@@ -150,7 +150,7 @@ def test_buffered_bytes_are_bounded() -> None:
 )
 def test_non_reading_peer_is_disconnected(bounds: Bounds) -> None:
     async def run() -> None:
-        connection, _, ended = await connected(bounds)
+        connection, _, ended = await connect_pair(bounds)
         for _ in range(64 if bounds.begun == SHORT else 10):
             connection.send(bytes(1 << 20))
         await until(lambda: ended)
@@ -162,7 +162,7 @@ def test_non_reading_peer_is_disconnected(bounds: Bounds) -> None:
 
 def test_joining_peer_may_receive_the_whole_pool_at_once() -> None:
     async def run() -> None:
-        connection, _, ended = await connected(Bounds.for_pool(3 * Bounds.outbox_bytes))
+        connection, _, ended = await connect_pair(Bounds.for_pool(3 * Bounds.outbox_bytes))
         body = bytes(1 << 20)
         for _ in range(3 * Bounds.outbox_bytes >> 20):
             connection.send(body)
@@ -175,10 +175,10 @@ def test_joining_peer_may_receive_the_whole_pool_at_once() -> None:
 def test_silent_peer_is_disconnected_but_keepalives_preserve_it() -> None:
     async def run() -> None:
         quick = Bounds(idle=SHORT, begun=SHORT)
-        _, _, ended = await connected(quick)
+        _, _, ended = await connect_pair(quick)
         await until(lambda: ended)
         assert ended == ["silent"]
-        connection, (reader, _), ended = await connected(Bounds(alive=SHORT))
+        connection, (reader, _), ended = await connect_pair(Bounds(alive=SHORT))
         assert await read_frame(reader, 10, ENOUGH) == b"" and not ended
         connection.end("done")
 
@@ -188,7 +188,7 @@ def test_silent_peer_is_disconnected_but_keepalives_preserve_it() -> None:
 def test_keepalives_buffered_during_a_pause_are_not_excess_chatter() -> None:
     async def run() -> None:
         quick = Bounds(alive=SHORT)
-        connection, (_, writer), ended = await connected(quick)
+        connection, (_, writer), ended = await connect_pair(quick)
         for _ in range(SPARE_SIGNS + 2):
             time.sleep(SHORT)  # nothing runs, as in a paused process; a keepalive is due after each
             writer.write(ALIVE)
@@ -205,7 +205,7 @@ def test_keepalives_buffered_during_a_pause_are_not_excess_chatter() -> None:
 )
 def test_protocol_violations_disconnect(said: bytes | None, why: str) -> None:
     async def run() -> None:
-        _, (_, writer), ended = await connected(Bounds(), limit=1_000)
+        _, (_, writer), ended = await connect_pair(Bounds(), limit=1_000)
         if said is None:
             writer.close()
         else:
@@ -239,14 +239,14 @@ DECLARATION = encode_frame(encode_message(bytes(32), b"\x01\x01\x00"))
 def test_declarations_beyond_the_budget_wait_in_order() -> None:
     async def run() -> None:
         slow = Bounds(declared=0.001, declared_spare=4)
-        connection, (_, writer), ended = await connected(slow)
+        connection, (_, writer), ended = await connect_pair(slow)
         writer.write(DECLARATION * 4 + encode_frame(b"a queue") + DECLARATION * 100 + encode_frame(b"another"))
         await until(lambda: len(connection.inbox) == 5)
         await asyncio.sleep(SHORT)
         assert len(connection.inbox) == 5 and not ended
         connection.end("done")
         # Declarations at a lower rate are not delayed.
-        connection, (_, writer), ended = await connected(Bounds(declared=200.0, declared_spare=4))
+        connection, (_, writer), ended = await connect_pair(Bounds(declared=200.0, declared_spare=4))
         writer.write(DECLARATION * 12 + encode_frame(b"a queue"))
         await until(lambda: len(connection.inbox) == 13)
         assert connection.inbox[-1][1] == b"a queue" and not ended

@@ -29,7 +29,7 @@ from causeway.service.relay.loop import Direction
 from tests.support.common.lakes import Lakes, both
 
 
-def waits(memory: PacketRelayMemory, height: int, index: int = 5, blocks: int = 1_000) -> int:
+def count_wait(memory: PacketRelayMemory, height: int, index: int = 5, blocks: int = 1_000) -> int:
     """Submit an entry at a height, and count the blocks until it is due again."""
     memory.handed_over("receipt", [index], height, ordered=True)
     for count in range(blocks):
@@ -41,12 +41,12 @@ def waits(memory: PacketRelayMemory, height: int, index: int = 5, blocks: int = 
 def test_rejected_items_back_off_exponentially_up_to_a_limit() -> None:
     memory, height, found = PacketRelayMemory(), 10, []
     for _ in range(8):
-        found.append(waits(memory, height))
+        found.append(count_wait(memory, height))
         height += 1 + found[-1]
     assert found == [2, 4, 8, 16, 32, 64, 64, 64] and max(found) == MOST_BLOCKS
     assert memory.held[0] == "receipt 5 was not taken, once: it waits for block 13"
     assert memory.due("receipt", {6: None}, height, ordered=True) == {6: None}, "progress"
-    assert waits(memory, height) == 2
+    assert count_wait(memory, height) == 2
 
 
 def test_chain_without_new_blocks_is_retried_after_as_many_passes() -> None:
@@ -65,15 +65,15 @@ def test_later_packets_back_off_together_where_ordered(ordered: bool, due: list[
     assert memory.due("receipt", {4: None}, 2, ordered=ordered), "other calls go on"
 
 
-def lost(submit: SubmitWithHeaders) -> None:
+def lose_transaction(submit: SubmitWithHeaders) -> None:
     """Return a transaction that no block includes."""
 
 
 def test_pass_skips_and_reports_rejected_items(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         memory = PacketRelayMemory()
-        assert lakes.relay("right", submit=lost, memory=memory).transactions == 1
-        assert lakes.relay("right", submit=lost, memory=memory).transactions == 1, "no block has been since"
+        assert lakes.relay("right", submit=lose_transaction, memory=memory).transactions == 1
+        assert lakes.relay("right", submit=lose_transaction, memory=memory).transactions == 1, "no block has been since"
         lakes.nodes["right"].produce()
         passed = lakes.relay("right", memory=memory)
         assert (passed.state, passed.transactions) == (PassState.HELD, 0)
@@ -191,7 +191,7 @@ LIMITS = [50] * 4 + [20, 50, 50, 20, 30, 50]
 """The last heights of packets 0 to 9: a client was recovered, and knew a lower height, when 4 and 7 were sent."""
 
 
-def expired(
+def find_expired(
     height: int, memory: PacketRelayMemory, gone: int = 0, chunk: int = 4, **rules: Any
 ) -> tuple[list[int], list[int]]:
     """Return expired packets of the target at a source height, and those read to find them.
@@ -220,17 +220,17 @@ def expired(
 
 
 def test_unordered_packets_time_out_at_any_index_and_are_read_once() -> None:
-    assert expired(25, PacketRelayMemory(), chunk=10, ordered=False) == ([4, 7], list(range(10)))
+    assert find_expired(25, PacketRelayMemory(), chunk=10, ordered=False) == ([4, 7], list(range(10)))
     memory = PacketRelayMemory()
-    found = [expired(height, memory, ordered=False) for height in (25, 25, 25, 31)]
+    found = [find_expired(height, memory, ordered=False) for height in (25, 25, 25, 31)]
     assert found == [([], [0, 1, 2, 3]), ([4, 7], [4, 5, 6, 7]), ([4, 7], [8, 9]), ([4, 7, 8], [])]
-    assert expired(51, memory, gone=8, ordered=False) == ([8, 9], [])
-    assert expired(51, PacketRelayMemory(), gone=4, chunk=10) == ([4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9])
+    assert find_expired(51, memory, gone=8, ordered=False) == ([8, 9], [])
+    assert find_expired(51, PacketRelayMemory(), gone=4, chunk=10) == ([4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9])
 
 
 def test_ordered_packets_wait_behind_an_unexpired_packet() -> None:
     memory = PacketRelayMemory()
-    assert expired(25, memory) == ([], [0, 1, 2, 3])
-    assert expired(25, memory, gone=4) == ([4], [4, 5, 6, 7])
-    assert expired(25, memory, gone=7) == ([7], [8, 9])
-    assert expired(51, memory, gone=7) == ([7, 8, 9], [])
+    assert find_expired(25, memory) == ([], [0, 1, 2, 3])
+    assert find_expired(25, memory, gone=4) == ([4], [4, 5, 6, 7])
+    assert find_expired(25, memory, gone=7) == ([7], [8, 9])
+    assert find_expired(51, memory, gone=7) == ([7, 8, 9], [])

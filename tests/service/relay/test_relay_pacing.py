@@ -27,7 +27,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Passed:
+class PassResult:
     """Result of a pass."""
 
     state: State
@@ -40,7 +40,7 @@ Play = Callable[[int], State]
 """What a pass of a direction comes to, by how many were before it."""
 
 
-class Played(RelayLoop[DirectionProgress, Passed]):
+class ScriptedPasses(RelayLoop[DirectionProgress, PassResult]):
     """Scripted passes on their own clock."""
 
     def __init__(self, plays: Mapping[str, Play]) -> None:
@@ -50,7 +50,7 @@ class Played(RelayLoop[DirectionProgress, Passed]):
         self.made = dict.fromkeys(plays, 0)
         self.time = 0.0
 
-    async def _pass(self, progress: DirectionProgress) -> Passed:
+    async def _pass(self, progress: DirectionProgress) -> PassResult:
         name = progress.direction.source
         state = self.plays[name](self.made[name])
         self.made[name] += 1
@@ -61,15 +61,15 @@ class Played(RelayLoop[DirectionProgress, Passed]):
         if state is State.FORBIDDEN:
             raise RefusedForGood("sender: only others")
         progress.transactions += state is State.SUBMITTED
-        return Passed(state, transactions=int(state is State.SUBMITTED))
+        return PassResult(state, transactions=int(state is State.SUBMITTED))
 
     def _waits(self, progress: DirectionProgress) -> bool:
         return progress.state == State.WAITING.value
 
-    def _left(self, passed: Passed) -> int:
+    def _left(self, passed: PassResult) -> int:
         return 0
 
-    def _remark(self, progress: DirectionProgress, passed: Passed, why: str) -> None:
+    def _remark(self, progress: DirectionProgress, passed: PassResult, why: str) -> None:
         """Log nothing."""
 
     def _answered(self, step: Any) -> Awaitable[Any]:
@@ -82,23 +82,23 @@ class Played(RelayLoop[DirectionProgress, Passed]):
         self.time += seconds
 
 
-def ended(**plays: Play) -> dict[str, int]:
+def count_passes(**plays: Play) -> dict[str, int]:
     """Return the number of passes per direction until the process ends."""
-    passes = Played(plays)
+    passes = ScriptedPasses(plays)
     asyncio.run(passes.until_idle())
     return passes.made
 
 
-def idle(made: int) -> State:
+def idle_pass(made: int) -> State:
     return State.IDLE
 
 
-def fails(made: int) -> State:
+def failing_pass(made: int) -> State:
     return State.FAILED
 
 
 def test_idle_network_needs_one_pass() -> None:
-    assert ended(one=idle, other=idle) == {"one": 1, "other": 1}
+    assert count_passes(one=idle_pass, other=idle_pass) == {"one": 1, "other": 1}
 
 
 def test_failing_direction_does_not_slow_others() -> None:
@@ -109,7 +109,7 @@ def test_failing_direction_does_not_slow_others() -> None:
         looks.append(passes.time)
         return State.WAITING if made < 400 else State.IDLE
 
-    passes = Played({"failing": fails, "waiting": waits})
+    passes = ScriptedPasses({"failing": failing_pass, "waiting": waits})
     asyncio.run(passes.until_idle())
     failing, waiting = passes.progress
     assert passes.made["failing"] == PassPacing().tries and failing.given_up and not waiting.given_up
@@ -119,7 +119,7 @@ def test_failing_direction_does_not_slow_others() -> None:
 @pytest.mark.parametrize("once", [True, False])
 def test_permanently_rejected_direction_ends_at_once(once: bool) -> None:
     plays: dict[str, Play] = {"refused": lambda made: State.FORBIDDEN}
-    passes = Played(plays | ({"other": idle} if once else {}))
+    passes = ScriptedPasses(plays | ({"other": idle_pass} if once else {}))
     asyncio.run(passes.until_idle() if once else asyncio.wait_for(passes.forever(), 5))
     assert passes.made == dict.fromkeys(passes.plays, 1)
     refused = passes.progress[0]
@@ -135,7 +135,7 @@ def test_directions_failing_in_turns_do_not_block_the_process() -> None:
         last[own] = State.IDLE if both_failed else State.FAILED
         return last[own]
 
-    passes = Played({"one": lambda made: play("one", "other"), "other": lambda made: play("other", "one")})
+    passes = ScriptedPasses({"one": lambda made: play("one", "other"), "other": lambda made: play("other", "one")})
     asyncio.run(passes.until_idle())
     assert not any(progress.given_up for progress in passes.progress)
 
@@ -161,5 +161,5 @@ def test_delivery_of_one_direction_may_be_work_for_another(order: str) -> None:
         return State.SUBMITTED
 
     plays: dict[str, Play] = {"requests": requests, "responses": responses}
-    ended(**{name: plays[name] for name in order.split()})
+    count_passes(**{name: plays[name] for name in order.split()})
     assert brought

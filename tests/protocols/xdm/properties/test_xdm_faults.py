@@ -26,7 +26,7 @@ def network(*faults: Any, calls: int = CALLS, **more: Any) -> Network:
     return net
 
 
-def settled(net: Network, checks: tuple[Sums, Record] | None = None) -> Counter[str]:
+def run_until_answered(net: Network, checks: tuple[Sums, Record] | None = None) -> Counter[str]:
     """Run until all is answered, under all checks; return the counted rejections."""
     sums, record = checks or (Sums(net), Record(net))
     for _ in range(600):
@@ -48,12 +48,12 @@ def fault(kind: str, last: int = 20, source: str | None = None, destination: str
 
 
 def test_honest_carriers_cause_no_rejections() -> None:
-    assert settled(network()) == Counter()
+    assert run_until_answered(network()) == Counter()
 
 
 @pytest.mark.parametrize("what", ["node", "nonce", "source", "base"])
 def test_tampered_message_is_a_bad_proof_and_is_resubmitted(what: str) -> None:
-    refused = settled(network(fault("tamper", what=what)))
+    refused = run_until_answered(network(fault("tamper", what=what)))
     assert set(refused) == {"BadProof"}
     assert refused["BadProof"] >= 3 * CALLS
 
@@ -67,45 +67,45 @@ def test_honest_messages_are_accepted_beside_tampered_ones() -> None:
 
 
 def test_altered_tag_changes_nothing() -> None:
-    assert settled(network(fault("tamper", what="tag", last=1000))) == Counter()
+    assert run_until_answered(network(fault("tamper", what="tag", last=1000))) == Counter()
 
 
 def test_every_sixth_message_is_dropped_and_all_arrive() -> None:
-    refused = settled(network(fault("drop", last=10**6, every=6)))
+    refused = run_until_answered(network(fault("drop", last=10**6, every=6)))
     assert set(refused) <= {"INVALID_NONCE"}
 
 
 def test_everything_is_dropped_for_a_while() -> None:
-    assert settled(network(fault("drop", last=30))) == Counter()
+    assert run_until_answered(network(fault("drop", last=30))) == Counter()
 
 
 @pytest.mark.slow
 def test_operators_down_for_2000_blocks_prove_again() -> None:
     """Hazard 31 at full size: most of these blocks are skipped."""
     net = network(fault("drop", last=2_000))
-    assert settled(net) == Counter()
+    assert run_until_answered(net) == Counter()
     assert net.tick > 2_000
 
 
 def test_duplicate_message_is_accepted_once() -> None:
-    refused = settled(network(fault("replay", blocks=1), fault("replay", blocks=0)))
+    refused = run_until_answered(network(fault("replay", blocks=1), fault("replay", blocks=0)))
     assert set(refused) == {"INVALID_NONCE"}
     assert refused["INVALID_NONCE"] >= 6 * CALLS
 
 
 def test_late_message_arrives_under_an_old_proof() -> None:
-    assert set(settled(network(fault("delay", blocks=4)))) == set()
+    assert set(run_until_answered(network(fault("delay", blocks=4)))) == set()
 
 
 def test_expired_proof_is_rejected_and_rebuilt() -> None:
     net = network(fault("delay", blocks=12), options={"mmr_roots": 8, "resubmit_after": 40})
-    assert set(settled(net)) == {"BadProof"}
+    assert set(run_until_answered(net)) == {"BadProof"}
 
 
 @pytest.mark.parametrize("inbox", ["stored", "pool"])
 def test_reordered_messages_are_executed_in_order(inbox: str) -> None:
     net = network(fault("reorder", of=3), options={"inbox": inbox, "resubmit_after": 5})
-    refused = settled(net)
+    refused = run_until_answered(net)
     # In a pool they wait for earlier ones, like transactions.
     assert set(refused) <= {"INVALID_NONCE"}
     events = net.events()
@@ -117,7 +117,7 @@ def test_reordered_messages_are_executed_in_order(inbox: str) -> None:
 
 def test_nonce_too_far_ahead_is_rejected() -> None:
     net = network(fault("drop", last=8, every=2), options={"max_future_nonces": 1})
-    assert "IN_FUTURE_NONCE" in settled(net)
+    assert "IN_FUTURE_NONCE" in run_until_answered(net)
 
 
 @pytest.mark.parametrize("chain", ["a", "consensus"])
@@ -134,7 +134,7 @@ def test_halted_chain_makes_no_block_and_resumes(chain: str) -> None:
             assert chain not in net.roots()
             assert len(net.roots()) == (2 if chain == "a" else 0), "without the consensus chain no domain goes on"
     assert net.refusals() == [("a", "ChainHalted")]
-    assert set(settled(net, (sums, record))) == {"ChainHalted"}
+    assert set(run_until_answered(net, (sums, record))) == {"ChainHalted"}
 
 
 def test_value_exported_just_before_a_consensus_halt_is_recorded() -> None:

@@ -26,7 +26,7 @@ def fork(tick: int, depth: int) -> tuple[Any, ...]:
     return ("reorg", None, None, tick, tick, {"depth": depth})
 
 
-class Checked(Network):
+class CheckedNetwork(Network):
     """Network whose guarantees are checked after every block."""
 
     def __init__(self, **keywords: Any) -> None:
@@ -39,20 +39,20 @@ class Checked(Network):
             one.check()
 
 
-def users(net: Network) -> int:
+def count_user_messages(net: Network) -> int:
     """Count user messages that were executed or rejected, without those reverted by forks."""
     events = net.surviving_events()
     return int((events["via"] == Via.INGRESS).sum())
 
 
-def executed(net: Network, receiver: int) -> list[int]:
+def executed_callbacks(net: Network, receiver: int) -> list[int]:
     """Return the callbacks of requests executed by a program, in order."""
     events = net.surviving_events()
     mine = (events["events"] & np.uint16(Event.EXECUTED) > 0) & (events["receiver"] == receiver)
     return [int(number) for number in events["callback"][mine & (events["via"] == Via.LANE)].tolist()]
 
 
-def forked(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, bytes, int]]]]:
+def forked_network(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, bytes, int]]]]:
     """Return a random network with consensus chain forks."""
     rng = random.Random(seed)
     keywords, calls = scenario(seed)
@@ -72,11 +72,11 @@ def forked(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, by
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, sized(4, 7)))]
 )
 def test_random_forked_networks_hold_guarantees_under_any_partitioning(seed: int) -> None:
-    keywords, calls = forked(seed)
+    keywords, calls = forked_network(seed)
     net = Network(**keywords)
     roots = play(net, calls, Sums(net), Record(net), Replay(net))
     assert len(net.logs["reverted"]), "blocks were taken back"
-    assert users(net) == sum(map(len, calls.values())), "what users sent was executed, or refused, once"
+    assert count_user_messages(net) == sum(map(len, calls.values())), "what users sent was executed, or refused, once"
     other = Network(**keywords, forgetful=True) if seed % 2 else Network(**keywords, cuts=2 + seed // 2 % 3)
     assert play(other, calls) == roots
 
@@ -94,7 +94,7 @@ def test_random_forked_networks_hold_guarantees_under_any_partitioning(seed: int
 )
 def test_30_fork_below_the_depth_after_relaying_has_no_remote_effect(blocks: int, depth: int) -> None:
     """Test calls between domains, to and from the consensus chain, and within a chain, at any fork time."""
-    net = Checked(options=DEEP)
+    net = CheckedNetwork(options=DEEP)
     net.block(2)
     calls = [(11, 22), (21, 2), (1, 12), (11, 12), (11, 22)]
     for caller, receiver in calls:
@@ -104,8 +104,12 @@ def test_30_fork_below_the_depth_after_relaying_has_no_remote_effect(blocks: int
     net.block(45)
     assert net.idle()
     assert net.state.programs["caller"]["answered"].tolist() == [1, 3, 1]
-    assert executed(net, 22) == [0, 2] and executed(net, 2) == [0] and executed(net, 12) == [0]
-    assert users(net) == len(calls)
+    assert (
+        executed_callbacks(net, 22) == [0, 2]
+        and executed_callbacks(net, 2) == [0]
+        and executed_callbacks(net, 12) == [0]
+    )
+    assert count_user_messages(net) == len(calls)
 
 
 def test_fork_reverts_tables_but_not_carriers_operators_or_users() -> None:
@@ -133,7 +137,7 @@ def test_fork_reverts_tables_but_not_carriers_operators_or_users() -> None:
 def test_proof_under_an_abandoned_block_is_rejected_and_rebuilt() -> None:
     """Operators prove to the consensus chain under its latest block, whose number a fork reuses."""
     late = ("delay", None, "consensus", 0, 40, {"blocks": 3})
-    net = Checked(options=DEEP, faults=[late])
+    net = CheckedNetwork(options=DEEP, faults=[late])
     net.call(11, 2)
     while not len(net.state["late"]):
         net.block()
@@ -141,7 +145,7 @@ def test_proof_under_an_abandoned_block_is_rejected_and_rebuilt() -> None:
     net.reorganise(4)
     net.block(60)
     assert ("consensus", "BadProof") in net.refusals()
-    assert net.idle() and executed(net, 2) == [0]
+    assert net.idle() and executed_callbacks(net, 2) == [0]
 
 
 def test_planned_calls_reverted_by_a_fork_are_repeated() -> None:
@@ -151,7 +155,7 @@ def test_planned_calls_reverted_by_a_fork_are_repeated() -> None:
     ]
     options = {**DEEP, "channels": "initiate", "channel_calls": planned}
     halted: tuple[Any, ...] = ("halt", "b", None, 7, 9, {})
-    net = Checked(options=options, faults=[fork(6, 4), halted])
+    net = CheckedNetwork(options=options, faults=[fork(6, 4), halted])
     net.block(60)
     channels = net.state["channels"]
     rows = zip(*(channels[name].tolist() for name in ("chain", "foreign", "channel", "state")), strict=True)
@@ -162,7 +166,7 @@ def test_planned_calls_reverted_by_a_fork_are_repeated() -> None:
 
 
 def test_successive_forks_and_idle_periods() -> None:
-    net = Checked(options={"archiving_depth": 9, "challenge_period": 40})
+    net = CheckedNetwork(options={"archiving_depth": 9, "challenge_period": 40})
     net.call(11, 22)
     net.block(3)
     net.sleep(30)
@@ -173,7 +177,11 @@ def test_successive_forks_and_idle_periods() -> None:
     # Block 31 and later ones were reverted; block 3 is older than 8 blocks, and nothing is between.
     assert net.gone_back_to() == 3
     assert net.settle() < 100
-    assert executed(net, 22) == [0] and executed(net, 12) == list(range(5)) and users(net) == 6
+    assert (
+        executed_callbacks(net, 22) == [0]
+        and executed_callbacks(net, 12) == list(range(5))
+        and count_user_messages(net) == 6
+    )
 
 
 def test_random_fork_wakes_no_network() -> None:

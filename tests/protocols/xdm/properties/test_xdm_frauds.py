@@ -89,7 +89,7 @@ def network(*faults: Any, calls: bool = True, **more: Any) -> Network:
     return Network(CHAINS, faults=faults, balance=10**6, options=options, **more)
 
 
-def played(*faults: Any, blocks: int = 8, **more: Any) -> tuple[Network, Receipts]:
+def play_calls(*faults: Any, blocks: int = 8, **more: Any) -> tuple[Network, Receipts]:
     """Play calls with value between all chains in the first blocks, until all is answered, under all checks."""
     net = network(*faults, **more)
     checks = (Sums(net), Record(net), receipts := Receipts(net))
@@ -113,7 +113,7 @@ def played(*faults: Any, blocks: int = 8, **more: Any) -> tuple[Network, Receipt
     return net, receipts
 
 
-def said(net: Network) -> Counter[str]:
+def count_receipt_events(net: Network) -> Counter[str]:
     """Return the counted receipt events of the consensus chain."""
     events = net.events()
     rows = events.filter((events["kind"] == Kind.CONTROL) & (events["chain"] == 0) & (events["source"] == 0))
@@ -129,7 +129,7 @@ HONEST: dict[str, list[int]] = {}
 
 def honest_balances() -> list[int]:
     if "balances" not in HONEST:
-        HONEST["balances"] = balances(played()[0])
+        HONEST["balances"] = balances(play_calls()[0])
     return HONEST["balances"]
 
 
@@ -146,30 +146,30 @@ def honest_balances() -> list[int]:
 )
 def test_false_receipt_is_pruned_with_its_descendants(found_after: int, what: str, kind: str) -> None:
     """With ``found_after`` being the whole period it is found in the block of its confirmation."""
-    net, receipts = played(fraud(what=what, found_after=found_after))
+    net, receipts = play_calls(fraud(what=what, found_after=found_after))
     taken = TICK + 2
     [gone] = receipts.pruned.values()
     assert gone == {
         "chain": 0, "domain": 1, "first": TICK + 1, "last": TICK + found_after, "taken": taken,
         "found": taken + found_after,
     }  # fmt: skip
-    assert said(net) == {"FraudProved": 1, kind: 1, "OperatorSlashed": 1, "ReceiptPruned": found_after}
+    assert count_receipt_events(net) == {"FraudProved": 1, kind: 1, "OperatorSlashed": 1, "ReceiptPruned": found_after}
     assert balances(net) == honest_balances(), "every account has what it has without the fraud"
     refused = Counter(reason for chain, reason in net.refusals() if chain != "consensus")
     assert set(refused) == ({"BadProof"} if what == "message" else set())
 
 
 def test_dependent_messages_arrive_after_valid_receipts_are_final() -> None:
-    net, receipts = played(fraud(found_after=3))
+    net, receipts = play_calls(fraud(found_after=3))
     [gone] = receipts.pruned.values()
-    executed = events_at(net, 22)
+    executed = execution_ticks(net, 22)
     for number in range(1, 9):
         late = gone["first"] <= number <= gone["last"]
         earliest = (gone["found"] if late else number + 1) + PERIOD + DEPTH
         assert executed[number - 1] + 1 >= earliest, f"block {number}"
 
 
-def events_at(net: Network, receiver: int) -> list[int]:
+def execution_ticks(net: Network, receiver: int) -> list[int]:
     """Return the ticks in which a program executed requests, in order."""
     found = []
     for _, tick, frame in net.logs["events"]:
@@ -184,7 +184,7 @@ def test_forged_envelopes_are_rejected_at_any_time() -> None:
         ("replay", "a", "b", 0, 40, {"every": 1, "blocks": 1}),
         ("replay", "a", "b", 0, 40, {"every": 1, "blocks": 9}),
     )
-    net, _ = played(fraud(found_after=4), *always)
+    net, _ = play_calls(fraud(found_after=4), *always)
     refused = Counter(reason for chain, reason in net.refusals() if chain == "b")
     assert refused["BadProof"] >= 6
     assert set(refused) == {"BadProof", "INVALID_NONCE"}
@@ -213,15 +213,15 @@ SLOW = pytest.mark.slow
 )
 def test_frauds_of_all_kinds_leave_no_trace(faults: list[Any]) -> None:
     halts = any(kind == "halt" for kind, *_ in faults)
-    net, receipts = (played_with_halts if halts else played)(*faults)
-    counts = said(net)
+    net, receipts = (play_with_halts if halts else play_calls)(*faults)
+    counts = count_receipt_events(net)
     assert counts["FraudProved"] == counts["OperatorSlashed"] == len(receipts.pruned) >= 1
     assert counts["ReceiptPruned"] == sum(int(gone.sum()) for _, gone in receipts.logged())
     if not halts:
         assert balances(net) == honest_balances()
 
 
-def played_with_halts(*faults: Any) -> tuple[Network, Receipts]:
+def play_with_halts(*faults: Any) -> tuple[Network, Receipts]:
     """Play calls before the halt, since calls to a halted chain are rejected."""
     net = network(*faults)
     checks = (Sums(net), Record(net), receipts := Receipts(net))
@@ -246,9 +246,9 @@ def played_with_halts(*faults: Any) -> tuple[Network, Receipts]:
 
 
 def test_fraud_on_top_of_a_fraud_is_pruned_with_the_first() -> None:
-    net, receipts = played(fraud(tick=2, found_after=4), fraud(tick=4, found_after=1))
+    net, receipts = play_calls(fraud(tick=2, found_after=4), fraud(tick=4, found_after=1))
     assert [row["first"] for row in receipts.pruned.values()] == [3]
-    assert said(net)["FraudProved"] == 1
+    assert count_receipt_events(net)["FraudProved"] == 1
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_network_sleeps_while_nothing_can_happen(found_after: int, late: int) ->
     net.block()
     assert net.settle() < 60, "it waits for the fraud proof and for the receipts that hold, and makes no block between"
     final = TICK + 2 + found_after + 400 + 50
-    assert final <= events_at(net, 22)[1] + 1 <= final + late
+    assert final <= execution_ticks(net, 22)[1] + 1 <= final + late
 
 
 @pytest.mark.parametrize("what", ["message", "transfers"])
@@ -346,7 +346,7 @@ def test_domain_cannot_export_more_than_it_has_even_by_an_unchallenged_receipt()
 
 
 def test_only_false_receipts_are_frauds() -> None:
-    net, _ = played(fraud(what="transfers"))
+    net, _ = play_calls(fraud(what="transfers"))
     rows = [
         (receipt, executed)
         for _, _, frame in net.logs["receipts"]

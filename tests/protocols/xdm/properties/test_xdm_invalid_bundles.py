@@ -13,12 +13,12 @@ from tests.protocols.xdm.properties.test_xdm_frauds import (
     Receipts,
     balances,
     bundle,
-    events_at,
+    count_receipt_events,
+    execution_ticks,
     fraud,
     honest_balances,
     network,
-    played,
-    said,
+    play_calls,
 )
 from tests.support.xdm.properties.xdm_checks import Record, Sums
 from tests.support.xdm.xdm_network import Network
@@ -62,16 +62,16 @@ def test_bundle_with_one_invalid_message_is_invalid_as_a_whole(what: str, name: 
     bad = bundles_of(net, receipts)
     assert bad, "some bundles had messages"
     assert {why for _, why, _ in bad} == {variant}
-    assert said(net) == {"OperatorSlashed": len(bad)}, "when the receipt is confirmed"
+    assert count_receipt_events(net) == {"OperatorSlashed": len(bad)}, "when the receipt is confirmed"
     refused = Counter(reason for chain, reason in net.refusals() if chain == "b")
     assert refused[name] == len(bad)
     assert {"InvalidBundle", "BadProof"} <= set(refused)
-    taken = [tick + 1 for tick in events_at(net, 22)]
+    taken = [tick + 1 for tick in execution_ticks(net, 22)]
     assert not set(taken) & {number for number, _, _ in bad}, "nothing of such a bundle is executed"
 
 
 def test_receipts_describe_their_bundles() -> None:
-    _, receipts = played()
+    _, receipts = play_calls()
     roots: Counter[bytes] = Counter()
     for frame, _ in receipts.logged():
         rows = RECEIPTS.decode(frame["receipt"].cast(pa.large_binary())).require_all()
@@ -87,8 +87,8 @@ def test_receipts_describe_their_bundles() -> None:
 def test_receipt_false_about_a_bundle_is_a_fraud(invalid: bool) -> None:
     tick = 11
     faults = [bundle(first=tick, last=tick)] if invalid else []
-    net, receipts = played(*faults, fraud("b", "a", tick=tick, what="bundle"))
-    counts = said(net)
+    net, receipts = play_calls(*faults, fraud("b", "a", tick=tick, what="bundle"))
+    counts = count_receipt_events(net)
     assert counts["FraudProved"] == counts["InvalidBundles"] == 1
     assert counts["OperatorSlashed"] == 1 + invalid
     [gone] = receipts.pruned.values()

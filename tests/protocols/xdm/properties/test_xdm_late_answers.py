@@ -51,7 +51,7 @@ ROUND_TRIP = 14
 slow = pytest.mark.slow
 
 
-def opened(options: Options = FAST, *others: Chain) -> Both:
+def open_domains(options: Options = FAST, *others: Chain) -> Both:
     """Create domains 0 and 1 with an open channel, and channels of 0 with ``others``; next nonces are 1."""
     both = Both(options, 1 + max(1, *others) if others else 2)
     for other in (1, *others):
@@ -60,7 +60,7 @@ def opened(options: Options = FAST, *others: Chain) -> Both:
     return both
 
 
-def held(kind: Kind, src: Chain, nonce: int, blocks: int | None, alter: Alter = as_it_is) -> Carriers:
+def delay_item(kind: Kind, src: Chain, nonce: int, blocks: int | None, alter: Alter = as_it_is) -> Carriers:
     """Create carriers that delay one item by blocks (None: until it is proved again), and no others."""
     gone: Counter[int] = Counter()
 
@@ -79,17 +79,17 @@ def balance(both: Both, chain: Chain, by: bytes = ALICE) -> int:
     return both.kernel.balance(chain, by)
 
 
-def answers(both: Both, chain: Chain) -> list[str | None]:
+def answer_rows(both: Both, chain: Chain) -> list[str | None]:
     """Return the answers to programs of a chain."""
     return [e.result for e in both.kernel.events() if e.event == "CallAnswered" and e.chain == chain]
 
 
-def told(both: Both, event: str, chain: Chain) -> list[str | None]:
+def error_results(both: Both, event: str, chain: Chain) -> list[str | None]:
     found = [e.result for e in both.kernel.events() if e.event == event and e.chain == chain]
     return [result for result in found if result != "Ok"]
 
 
-def ends(both: Both) -> None:
+def assert_ended(both: Both) -> None:
     """Assert that the network comes to rest, every call has its answer, and the guarantees hold."""
     both.step(2)
     for _ in range(5 * ROUND_TRIP):
@@ -113,20 +113,20 @@ def fees(both: Both) -> int:
 @pytest.mark.parametrize("blocks", [None, 1, pytest.param(2, marks=slow), pytest.param(9, marks=slow)])
 def test_late_answer_overtaking_the_response_is_accepted(blocks: int | None) -> None:
     """With one block of delay both arrive in one block, in which requests precede responses."""
-    both = opened()
-    both.faults = held("response", 1, 1, blocks)
+    both = open_domains()
+    both.faults = delay_item("response", 1, 1, blocks)
     both.call(0, 1, SLOW, 40)
     overtaken = False
     for _ in range(ROUND_TRIP):
         both.step()
         overtaken |= bool(both.kernel.net.state["open_calls"]["answered"].any())
     assert overtaken == (blocks != 1)
-    ends(both)
-    assert answers(both, 0) == ["Ok"]
+    assert_ended(both)
+    assert answer_rows(both, 0) == ["Ok"]
     record = both.kernel.record()
     again = [e for e in record.events if e.event == "CallAnswered"]
     assert calls_are_answered_once(replace(record, events=[*record.events, *again])), "the checker would find a second"
-    assert told(both, "InboxMessageResponse", 0) == []
+    assert error_results(both, "InboxMessageResponse", 0) == []
     assert balance(both, 0) == FUNDS[b"alice"] - fees(both), "what was attached is back"
 
 
@@ -138,20 +138,20 @@ def test_pool_without_source_tags_lets_late_answers_overtake() -> None:
     both.call(CONSENSUS, 0, b"at once", 0)
     both.call(CONSENSUS, 1, SLOW, 40, BOB)
     both.step(ROUND_TRIP)
-    ends(both)
-    assert answers(both, CONSENSUS) == ["Ok", "Ok"]
+    assert_ended(both)
+    assert answer_rows(both, CONSENSUS) == ["Ok", "Ok"]
     assert Counter(e.error for e in both.kernel.events() if e.event == "Refused")["Stale"] > 0
 
 
 def test_immediately_answered_call_is_not_taken_for_a_late_one() -> None:
-    both = opened()
-    both.faults = held("response", 1, 1, 6)
+    both = open_domains()
+    both.faults = delay_item("response", 1, 1, 6)
     both.call(0, 1, b"at once", 40)
     both.call(0, 1, SLOW, 40, BOB)
     both.step(ROUND_TRIP)
-    assert answers(both, 0) == ["Ok"], "the late one, though its response comes behind the other"
-    ends(both)
-    assert answers(both, 0) == ["Ok", "Ok"]
+    assert answer_rows(both, 0) == ["Ok"], "the late one, though its response comes behind the other"
+    assert_ended(both)
+    assert answer_rows(both, 0) == ["Ok", "Ok"]
 
 
 # ---- channels and tags
@@ -159,14 +159,14 @@ def test_immediately_answered_call_is_not_taken_for_a_late_one() -> None:
 
 @pytest.mark.parametrize("blocks", [pytest.param(0, marks=slow), 9])
 def test_late_answer_to_a_closed_channel_is_rejected_and_reported_once(blocks: int) -> None:
-    both = opened()
-    both.faults = held("response", 1, 1, blocks)
+    both = open_domains()
+    both.faults = delay_item("response", 1, 1, blocks)
     both.call(0, 1, SLOW, 40)
     both.step(7)
     both.close(0, 1, 0, ROOT)
-    ends(both)
-    assert answers(both, 0) == ["Err"]
-    assert told(both, "InboxMessageResponse", 0) == ["InvalidChannelState"]
+    assert_ended(both)
+    assert answer_rows(both, 0) == ["Err"]
+    assert error_results(both, "InboxMessageResponse", 0) == ["InvalidChannelState"]
     back = [e for e in both.kernel.events() if e.event == "Transfer" and e.kind == "back"]
     assert [(e.chain, e.amount) for e in back] == [(1, 40)], "who answered has what it wanted to give back"
 
@@ -174,29 +174,29 @@ def test_late_answer_to_a_closed_channel_is_rejected_and_reported_once(blocks: i
 @pytest.mark.parametrize("blocks", [30, pytest.param(0, marks=slow)])
 def test_late_answer_waits_for_another_channel_if_its_own_is_closed(blocks: int) -> None:
     """Call and response use channel 0, the answer channel 1, before or after the response."""
-    both = opened()
-    both.faults = held("response", 1, 1, blocks)
+    both = open_domains()
+    both.faults = delay_item("response", 1, 1, blocks)
     both.call(0, 1, b"~9", 40)
     both.step(8)
     both.close(1, 0, 0, ROOT)
     both.initiate(1, 0)
     both.step(10)
     assert len(both.kernel.net.state["waiting"]) == 1
-    ends(both)
-    assert answers(both, 0) == ["Ok"]
+    assert_ended(both)
+    assert answer_rows(both, 0) == ["Ok"]
     assert balance(both, 0) == FUNDS[b"alice"] - fees(both)
 
 
 @pytest.mark.parametrize("closer", [1, pytest.param(0, marks=slow)])
 def test_late_answer_without_a_channel_is_given_up_and_reported_once(closer: Chain) -> None:
     """The channel is closed by either side before the program answers."""
-    both = opened()
+    both = open_domains()
     both.call(0, 1, b"~9", 40)
     both.step(7 if closer else 3)
     both.close(closer, 1 - closer, 0, ROOT)
-    ends(both)
-    assert answers(both, 0) == ["Err"]
-    assert told(both, "InboxMessageResponse", 0) == [], "no answer travels"
+    assert_ended(both)
+    assert answer_rows(both, 0) == ["Err"]
+    assert error_results(both, "InboxMessageResponse", 0) == [], "no answer travels"
     assert [e for e in both.kernel.events() if e.event == "Transfer" and e.kind == "back"] == []
     assert balance(both, 0) == FUNDS[b"alice"] - fees(both) - 40, "what was attached is with who was called"
     assert both.kernel.net.state["open_calls"]["callback"].tolist() == []
@@ -206,14 +206,14 @@ def test_late_answer_without_a_channel_is_given_up_and_reported_once(closer: Cha
 @pytest.mark.parametrize(("first", "answered"), [pytest.param("response", [], marks=slow), ("answer", ["Ok"])])
 def test_altered_response_tag_loses_only_an_outstanding_answer(first: str, answered: list[str]) -> None:
     """D-9: under ``trust_tag`` the response is not inspected, whatever follows."""
-    both = opened(replace(FAST, trust_tag="on"))
-    both.faults = held("response", 1, 1, 0 if first == "response" else 6, lambda x: replace(x, tag=Tag(4)))
+    both = open_domains(replace(FAST, trust_tag="on"))
+    both.faults = delay_item("response", 1, 1, 0 if first == "response" else 6, lambda x: replace(x, tag=Tag(4)))
     both.call(0, 1, SLOW, 0)
     both.step(ROUND_TRIP + 10)
-    assert answers(both, 0) == answered
-    assert told(both, "OutboxMessageResult", 0) == ["WeightTagNotMatch"]
+    assert answer_rows(both, 0) == answered
+    assert error_results(both, "OutboxMessageResult", 0) == ["WeightTagNotMatch"]
     assert len(both.kernel.net.state["open_calls"]) == 0
-    assert told(both, "InboxMessageResponse", 0) == ([] if answered else ["InvalidMessagePayload"])
+    assert error_results(both, "InboxMessageResponse", 0) == ([] if answered else ["InvalidMessagePayload"])
 
 
 # ---- misbehaving chains
@@ -276,19 +276,19 @@ FORGED = (
 
 def test_impossible_answer_is_rejected() -> None:
     """Forge it while the call waits for its late response, and while it is open."""
-    both = opened(FAST, 2)
-    both.faults = held("response", 1, 1, 5)
+    both = open_domains(FAST, 2)
+    both.faults = delay_item("response", 1, 1, 5)
     both.call(0, 1, b"~9", 40)
     both.transfer(0, 1, BOB, 7, BOB)
     for again in (1, 2):
         for src, forged, _ in FORGED:
             forge(both, src, 0, forged)
         both.step(12 if again == 1 else 7)
-        assert told(both, "InboxMessageResponse", 0) == ["InvalidMessagePayload"] * len(FORGED) * again
+        assert error_results(both, "InboxMessageResponse", 0) == ["InvalidMessagePayload"] * len(FORGED) * again
         calls = both.kernel.net.state["open_calls"]["answered"].tolist()
         assert calls == ([] if again == 1 else [0]), "it has no response so far, then it is open"
-    ends(both)
-    assert answers(both, 0) == ["Ok"]
+    assert_ended(both)
+    assert answer_rows(both, 0) == ["Ok"]
 
 
 LATE = [(0, 1), (12, 0), (12, 5), *[(6, 5), *product((0, 1, 12), (0, 1, 5))][: sized(0, 10)]]
@@ -300,17 +300,19 @@ LATE = [(0, 1), (12, 0), (12, 5), *[(6, 5), *product((0, 1, 12), (0, 1, 5))][: s
 )
 def test_second_of_two_late_answers_is_rejected(blocks: int, apart: int) -> None:
     """The response precedes both, accompanies one, or follows; they arrive in one block or separately."""
-    both = opened()
-    both.faults = held("response", 1, 1, blocks)
+    both = open_domains()
+    both.faults = delay_item("response", 1, 1, blocks)
     both.call(0, 1, b"~9", 0)
     both.step(5)
     twice = answer_of(1, CALLER, 0)
     forge(both, 1, 0, twice)
     both.step(apart)
     forge(both, 1, 0, twice)
-    ends(both)
-    assert answers(both, 0) == ["Ok"]
-    assert told(both, "InboxMessageResponse", 0) == ["InvalidMessagePayload"] * 2, "the program's own comes last"
+    assert_ended(both)
+    assert answer_rows(both, 0) == ["Ok"]
+    assert error_results(both, "InboxMessageResponse", 0) == ["InvalidMessagePayload"] * 2, (
+        "the program's own comes last"
+    )
 
 
 LIES: dict[str, bytes | DispatchError] = {
@@ -324,15 +326,15 @@ LIES: dict[str, bytes | DispatchError] = {
 @pytest.mark.parametrize("lie", ["an error", *(pytest.param(lie, marks=slow) for lie in sorted(LIES)[1:])])
 def test_response_contradicting_the_late_answer_has_no_effect(lie: str) -> None:
     """An answered call was accepted: a later error refunds nothing, and a later answer is ignored."""
-    both = opened()
-    both.faults = held("response", 1, 1, 9)
+    both = open_domains()
+    both.faults = delay_item("response", 1, 1, 9)
     both.call(0, 1, SLOW, 40)
     while both.kernel.net.state["responses"]["index"].max(initial=0) == 0:
         both.step()
     replace_response(both, LIES[lie])
     both.step(ROUND_TRIP + 6)
-    assert answers(both, 0) == ["Ok"]
-    assert told(both, "OutboxMessageResult", 0) == ["InvalidMessagePayload"]
+    assert answer_rows(both, 0) == ["Ok"]
+    assert error_results(both, "OutboxMessageResult", 0) == ["InvalidMessagePayload"]
     assert balance(both, 0) == FUNDS[b"alice"] - fees(both), "what the answer gave back, and no more"
     assert len(both.kernel.net.state["open_calls"]) == 0
     record = both.kernel.record()

@@ -83,7 +83,7 @@ RESPONSES: dict[str, tuple[int, bytes, str]] = {
 }
 
 
-def refused(pair: Pair, call: str) -> list[str | None]:
+def rejection_errors(pair: Pair, call: str) -> list[str | None]:
     return [e.error for e in pair.model.events() if e.event == "Refused" and e.call == call]
 
 
@@ -99,7 +99,7 @@ def test_bodies_differing_from_their_envelopes() -> None:
         pair.lie(0, outbox_key(1, 0, nonce), body)
     pair.shows["request", 0] = [(0, 1 + place, TAG_NONE) for place in range(len(WRONG))]
     pair.step(12)
-    assert refused(pair, "relay_message") == ["BadProof"] * len(WRONG)
+    assert rejection_errors(pair, "relay_message") == ["BadProof"] * len(WRONG)
 
 
 @pytest.mark.parametrize("case", REQUESTS)
@@ -110,7 +110,7 @@ def test_body_under_a_wrong_key(case: str) -> None:
     pair.lie(0, outbox_key(1, 0, nonce), body)
     pair.shows["request", 0] = [(0, nonce, TAG_NONE)]
     pair.step(12 if error != "Future" else 23)
-    assert refused(pair, "relay_message") == [error]
+    assert rejection_errors(pair, "relay_message") == [error]
 
 
 @pytest.mark.parametrize("case", RESPONSES)
@@ -121,7 +121,7 @@ def test_response_under_a_wrong_key(case: str) -> None:
     pair.lie(1, responses_key(0, 0, nonce), body)
     pair.shows["response", 1] = [(0, nonce, TAG_NONE)]
     pair.step(18)
-    assert refused(pair, "relay_message_response") == [error]
+    assert rejection_errors(pair, "relay_message_response") == [error]
 
 
 @pytest.mark.parametrize("trust", ["on", "off"])
@@ -146,7 +146,7 @@ def test_close_request_ends_a_channel_and_arrives_once() -> None:
     pair.lie(0, outbox_key(1, 0, 2), request(CLOSE, 2))
     pair.shows["request", 0] = [(0, 1, TAG_NONE), (0, 1, TAG_NONE), (0, 2, TAG_NONE), (0, 2, TAG_NONE)]
     pair.step(12)
-    assert sorted(map(str, refused(pair, "relay_message"))) == ["Custom(201)", "InvalidCall", "InvalidCall"]
+    assert sorted(map(str, rejection_errors(pair, "relay_message"))) == ["Custom(201)", "InvalidCall", "InvalidCall"]
 
 
 def test_request_acknowledges_no_response_to_a_later_one_of_its_block() -> None:
@@ -175,7 +175,7 @@ def test_every_alteration_of_an_envelope_is_rejected() -> None:
     pair.faults = carriers
     pair.step(36)
     assert not left and pair.rests()
-    assert len(refused(pair, "relay_message")) == len(ALTERED)
+    assert len(rejection_errors(pair, "relay_message")) == len(ALTERED)
 
 
 def test_unfinalized_block_and_a_forgotten_root_prove_nothing() -> None:
@@ -193,4 +193,4 @@ def test_unfinalized_block_and_a_forgotten_root_prove_nothing() -> None:
 
     pair.faults = carriers
     pair.step(30)
-    assert sorted(map(str, refused(pair, "relay_message"))) == ["BadProof", "BadProof"]
+    assert sorted(map(str, rejection_errors(pair, "relay_message"))) == ["BadProof", "BadProof"]

@@ -15,7 +15,7 @@ CHANNELS, EACH = 100, 200
 CHANNELS_A_BLOCK, NONCES = 15, 257
 
 
-def opened() -> Network:
+def open_channels() -> Network:
     calls = [{"tick": tick, "chain": "a", "foreign": "b", "max_outgoing": EACH} for tick in range(CHANNELS)]
     options: dict[str, Any] = {"channels": "initiate", "channel_calls": calls, "resubmit_after": 40}
     chains = {"consensus": {}, "a": {11: "caller"}, "b": {21: "echo"}}
@@ -30,7 +30,7 @@ def opened() -> Network:
 
 @pytest.mark.slow
 def test_20000_messages_of_100_channels_arrive_in_bounded_blocks() -> None:
-    net = opened()
+    net = open_channels()
     assert net.state["channels"]["state"].tolist() == [ChannelState.OPEN] * 2 * CHANNELS
     for number in range(CHANNELS * EACH):
         net.call(11, 21, number.to_bytes(4, "big"))

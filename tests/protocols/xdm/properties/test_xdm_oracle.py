@@ -88,7 +88,7 @@ def test_random_networks_keep_all_guarantees(seed: int, options: Options, domain
 
 
 @cache
-def good_run(engine: str) -> Record:
+def honest_run(engine: str) -> Record:
     e = ENGINES[engine](domains=2)
     e.initiate(0, 1)
     e.initiate(CONSENSUS, 0)
@@ -100,7 +100,7 @@ def good_run(engine: str) -> Record:
     return e.record()
 
 
-def change(event: str, **columns: object) -> Callable[[list[Event]], list[Event]]:
+def change_event(event: str, **columns: object) -> Callable[[list[Event]], list[Event]]:
     """Alter the last row of that name."""
 
     def altered(events: list[Event]) -> list[Event]:
@@ -110,7 +110,7 @@ def change(event: str, **columns: object) -> Callable[[list[Event]], list[Event]
     return altered
 
 
-def drop(event: str, first: bool = False) -> Callable[[list[Event]], list[Event]]:
+def drop_event(event: str, first: bool = False) -> Callable[[list[Event]], list[Event]]:
     def without(events: list[Event]) -> list[Event]:
         found = [i for i, e in enumerate(events) if e.event == event]
         i = found[0] if first else found[-1]
@@ -119,7 +119,7 @@ def drop(event: str, first: bool = False) -> Callable[[list[Event]], list[Event]
     return without
 
 
-def twice(event: str) -> Callable[[list[Event]], list[Event]]:
+def repeat_event(event: str) -> Callable[[list[Event]], list[Event]]:
     def doubled(events: list[Event]) -> list[Event]:
         return events + [e for e in events if e.event == event][-1:]
 
@@ -129,33 +129,33 @@ def twice(event: str) -> Callable[[list[Event]], list[Event]]:
 @pytest.mark.parametrize(
     ("guarantee", "alter"),
     [
-        ("G1", twice("InboxMessage")),
-        ("G1", twice("OutboxMessageResponse")),
-        ("G1", drop("InboxMessage", first=True)),
-        ("G2", change("InboxMessage", payload_hash=b"another")),
-        ("G2", change("OutboxMessageResponse", result="Other")),
-        ("G2", drop("OutboxMessage", first=True)),
-        ("G3", drop("InboxMessageResponse")),
-        ("G3", drop("OutboxMessageResult")),
-        ("G4", change("InboxMessage", at=3)),
+        ("G1", repeat_event("InboxMessage")),
+        ("G1", repeat_event("OutboxMessageResponse")),
+        ("G1", drop_event("InboxMessage", first=True)),
+        ("G2", change_event("InboxMessage", payload_hash=b"another")),
+        ("G2", change_event("OutboxMessageResponse", result="Other")),
+        ("G2", drop_event("OutboxMessage", first=True)),
+        ("G3", drop_event("InboxMessageResponse")),
+        ("G3", drop_event("OutboxMessageResult")),
+        ("G4", change_event("InboxMessage", at=3)),
         ("G4", lambda events: [e for e in events if e.event != "Final" or e.chain != 0]),
-        ("G5", drop("ChannelOpen", first=True)),
-        ("G5", twice("ChannelInitiated")),
-        ("G6", change("ChannelOpen", limit=0)),
-        ("G7", change("FeeMint", amount=1)),
-        ("G7", twice("FeePay")),
-        ("G7", drop("FeeBurn")),
-        ("G7", change("Transfer", amount=1)),
-        ("G8", change("Final", amount=1, chain=0)),
-        ("G8", drop("FeeMint", first=True)),
-        ("G9", change("ChannelInitiated", deposit=(7, 0, 0))),
-        ("G10", change("OutboxMessage", last_delivered=None)),
-        ("G10", change("OutboxMessage", last_delivered=99)),
+        ("G5", drop_event("ChannelOpen", first=True)),
+        ("G5", repeat_event("ChannelInitiated")),
+        ("G6", change_event("ChannelOpen", limit=0)),
+        ("G7", change_event("FeeMint", amount=1)),
+        ("G7", repeat_event("FeePay")),
+        ("G7", drop_event("FeeBurn")),
+        ("G7", change_event("Transfer", amount=1)),
+        ("G8", change_event("Final", amount=1, chain=0)),
+        ("G8", drop_event("FeeMint", first=True)),
+        ("G9", change_event("ChannelInitiated", deposit=(7, 0, 0))),
+        ("G10", change_event("OutboxMessage", last_delivered=None)),
+        ("G10", change_event("OutboxMessage", last_delivered=99)),
     ],
 )
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_checker_detects_violations_of_its_guarantee(engine: str, guarantee: str, alter) -> None:
-    record = good_run(engine)
+    record = honest_run(engine)
     assert violations(record) == []
     altered = replace(record, events=alter(list(record.events)))
     assert any(sentence.startswith(guarantee + ":") for sentence in violations(altered))
@@ -164,7 +164,7 @@ def test_each_checker_detects_violations_of_its_guarantee(engine: str, guarantee
 
 def test_log_of_one_side_leaves_authenticity_unchecked() -> None:
     """Hazard 36."""
-    record = good_run("oracle")
+    record = honest_run("oracle")
     alone = replace(record, events=[e for e in record.events if e.chain == 1], missing=frozenset((0, CONSENSUS)))
     assert unchecked(record) == []
     assert unchecked(alone) == ["G2: 4 rows InboxMessage of 1 are not checked: the log of 0 is missing"]

@@ -38,7 +38,7 @@ def network(options: Options = FAST, **more: Any) -> Pair:
     return Pair(Scene(0, options, 2, **more))
 
 
-def refusals(pair: Pair, call: str) -> list[str | None]:
+def rejection_errors(pair: Pair, call: str) -> list[str | None]:
     return [e.error for e in pair.model.events() if e.event == "Refused" and e.call == call]
 
 
@@ -54,7 +54,7 @@ def channel(number: int, *more: Alter) -> Alter:
     return alter
 
 
-def far(x: CrossDomainMessage) -> CrossDomainMessage:
+def with_far_nonce(x: CrossDomainMessage) -> CrossDomainMessage:
     return replace(x, nonce=x.nonce + 600)
 
 
@@ -67,7 +67,7 @@ ENVELOPES: dict[str, tuple[str, int, Alter, str]] = {
     "5 before 6": ("request", LATE, other_form, "Custom(201)"),
     "5 before 7": ("request", LATE, other_node, "Custom(201)"),
     "6 alone": ("request", 0, other_form, "BadProof"),
-    "7 before 9": ("request", 0, far, "BadProof"),
+    "7 before 9": ("request", 0, with_far_nonce, "BadProof"),
     "1 before 3": ("response", 0, channel(UNKNOWN, other_leaf), "BadProof"),
     "3 before 4": ("response", 0, channel(UNKNOWN), "InvalidCall"),
     "3 before 7": ("response", 0, channel(UNKNOWN, other_node), "InvalidCall"),
@@ -94,7 +94,7 @@ def test_envelope_is_rejected_by_the_first_failing_check(case: str, src: int) ->
     pair.faults = carriers
     pair.step((16 if kind == "response" else 9) + late)
     call = "relay_message_response" if kind == "response" else "relay_message"
-    assert refusals(pair, call)[:1] == [error]
+    assert rejection_errors(pair, call)[:1] == [error]
 
 
 # Calls about channels and lists
@@ -145,7 +145,7 @@ def test_call_is_rejected_by_the_first_failing_check(options: Options) -> None:
     more: dict[str, Any] = {"open": False, "lists": {0: {CONSENSUS}}} if unlisted else {}
     pair = network(options, channels=channels, allowing=lists, **more)
     pair.step(len(cases) + 2)
-    assert refusals(pair, "planned") == [error for _, error in cases]
+    assert rejection_errors(pair, "planned") == [error for _, error in cases]
 
 
 # Messages of programs
@@ -168,7 +168,7 @@ def test_program_message_is_rejected_by_the_first_failing_check(case: str) -> No
     lists, channels, ask, error = SENT[case]
     pair = network(ON, channels=channels, allowing=lists, users={4: [ask]})
     pair.step(7)
-    assert refusals(pair, "user") == [error]
+    assert rejection_errors(pair, "user") == [error]
 
 
 # Answers to requests
@@ -176,13 +176,17 @@ def test_program_message_is_rejected_by_the_first_failing_check(case: str) -> No
 TRUSTING = replace(ON, trust_tag="on")
 
 
-def tagged(x: CrossDomainMessage) -> CrossDomainMessage:
+def endpoint_tag(x: CrossDomainMessage) -> CrossDomainMessage:
     """Return the tag of the previous endpoint."""
     return replace(x, tag=Tag(x.tag.kind, x.tag.endpoint - 1) if x.tag.endpoint else Tag(1))
 
 
 ANSWERED: dict[str, tuple[tuple[Any, ...], Alter, str]] = {
-    "14, tag before state": ((ListAsk(3, 1, 0, False), ChannelAsk(3, 1, 0, ROOT, 0)), tagged, "WeightTagNotMatch"),
+    "14, tag before state": (
+        (ListAsk(3, 1, 0, False), ChannelAsk(3, 1, 0, ROOT, 0)),
+        endpoint_tag,
+        "WeightTagNotMatch",
+    ),
     "14, state before list": ((ListAsk(3, 1, 0, False), ChannelAsk(3, 1, 0, ROOT, 0)), as_it_is, "InvalidChannelState"),
     "14, list alone": ((ListAsk(3, 1, 0, False),), as_it_is, "ChainNotAllowed"),
     "14, late on a closed channel": ((ChannelAsk(3, 1, 0, ROOT, 0),), as_it_is, "InvalidChannelState"),
@@ -204,7 +208,7 @@ def test_request_is_answered_with_the_first_error(case: str, inbox: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("listed", "alter", "error"), [(False, tagged, "ChainNotAllowed"), (True, tagged, "WeightTagNotMatch")]
+    ("listed", "alter", "error"), [(False, endpoint_tag, "ChainNotAllowed"), (True, endpoint_tag, "WeightTagNotMatch")]
 )
 def test_opening_is_rejected_by_the_allow_list_before_the_tag(listed: bool, alter: Alter, error: str) -> None:
     lists = {0: {1}, 1: {0} if listed else set()}
@@ -222,5 +226,5 @@ def test_duplicate_node_is_rejected() -> None:
     pair = network(users={1: [Ask(0, ALICE, 1)]})
     pair.faults = lambda x: [(0, doubled_node), (1, as_it_is)]
     pair.step(20)
-    assert "BadProof" in refusals(pair, "relay_message")
+    assert "BadProof" in rejection_errors(pair, "relay_message")
     assert pair.rests()

@@ -111,7 +111,7 @@ def network(seed: int) -> Network:
     return Network(CHAINS, options=options, balance=10_000, faults=faults, seed=seed)
 
 
-def played(seed: int) -> Account:
+def play_network(seed: int) -> Account:
     net, rng = network(seed), random.Random(seed)
     account, sums, replay = Account(net), Sums(net), Replay(net)
     for block in range(400):
@@ -132,7 +132,7 @@ def played(seed: int) -> Account:
 
 @pytest.mark.parametrize("seed", range(sized(1, 200)))
 def test_each_side_pays_the_operators_who_submitted_the_receipt(seed: int) -> None:
-    account = played(seed)
+    account = play_network(seed)
     absent = [operators for operators in account.submitted.values() if len(operators) < OPERATORS]
     assert 0.2 < len(absent) / len(account.submitted) < 0.8
     held = {(chain, number) for (chain, *_), number in account.held_in.items() if chain}

@@ -35,7 +35,7 @@ FOUND = (
 """What is played among the slow ones beside the first seeds of each theme: there kernel and oracle have differed."""
 
 
-def played(made: Scene) -> Pair:
+def play_scene(made: Scene) -> Pair:
     """Play the scene and continue until all is answered."""
     pair = Pair(made)
     pair.step(made.blocks)
@@ -53,7 +53,7 @@ def played(made: Scene) -> Pair:
     "theme", [pytest.param(theme, marks=pytest.mark.slow) if theme == "operators" else theme for theme in THEMES]
 )
 def test_kernel_and_oracle_agree_after_every_tick(theme: str) -> None:
-    pair = played(scene(QUICK[theme], theme))
+    pair = play_scene(scene(QUICK[theme], theme))
     missing = [what for what in OCCURS[theme] if not pair.seen[what]]
     assert not missing, f"never occurred: {missing}"
 
@@ -63,4 +63,4 @@ def test_kernel_and_oracle_agree_after_every_tick(theme: str) -> None:
     ("theme", "seed"), [*((theme, seed) for theme in THEMES for seed in range(1, sized(1, 3))), *FOUND]
 )
 def test_kernel_and_oracle_agree_in_many_networks(theme: str, seed: int) -> None:
-    played(scene(seed, theme))
+    play_scene(scene(seed, theme))

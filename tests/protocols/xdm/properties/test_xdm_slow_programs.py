@@ -21,7 +21,7 @@ from tests.support.xdm.xdm_network import Network
 from tests.tiers import sized
 
 
-def slow(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, bytes, int]]]]:
+def slow_scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, bytes, int]]]]:
     """Return a scenario with open channels and mostly late answers."""
     keywords, calls = scenario(seed)
     rng, options = random.Random(seed), keywords["options"]
@@ -58,7 +58,7 @@ SLOW_SEEDS = (33, 1, 2, 3, 6, 7, 10)[: sized(2, 7)]
 
 @pytest.mark.parametrize("seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS)])
 def test_each_call_of_a_slow_program_is_answered_once(seed: int) -> None:
-    keywords, calls = slow(seed)
+    keywords, calls = slow_scenario(seed)
     net = Network(**keywords)
     log = KernelLog(net)
     roots = play(net, calls, Sums(net), Record(net), log, Replay(net))
@@ -72,14 +72,14 @@ def test_each_call_of_a_slow_program_is_answered_once(seed: int) -> None:
 SLOW: dict[str, Any] = {"A": {1: "caller"}, "B": {2: ("faulty", {"late_every": 1, "late_by": 1})}}
 
 
-def asked(**keywords: Any) -> tuple[Network, tuple[Sums, Record, Replay]]:
+def network_with_call(**keywords: Any) -> tuple[Network, tuple[Sums, Record, Replay]]:
     """Return a network whose call of a slow program attaches value, and its checks."""
     net = Network(SLOW, balance=1_000, **keywords)
     net.call(1, 2, b"slowly", amount=50)
     return net, (Sums(net), Record(net), Replay(net))
 
 
-def ended(net: Network, checks: Any, limit: int = 120) -> None:
+def run_until_answered(net: Network, checks: Any, limit: int = 120) -> None:
     """Run until the call has its one answer and its amount."""
     for _ in range(limit):
         net.block()
@@ -95,15 +95,15 @@ def ended(net: Network, checks: Any, limit: int = 120) -> None:
 @pytest.mark.parametrize("last", [19, 30])
 def test_call_is_answered_once_if_its_chain_was_halted_as_both_arrived(last: int) -> None:
     """By the test defaults the response arrives in block 18 and the answer in block 19."""
-    net, checks = asked(faults=[("halt", "A", None, 17, last, {})])
-    ended(net, checks)
+    net, checks = network_with_call(faults=[("halt", "A", None, 17, last, {})])
+    run_until_answered(net, checks)
 
 
 @pytest.mark.parametrize("depth", [1, 4])
 def test_fork_reverts_an_answer_that_overtook_its_response(depth: int) -> None:
     """Accepted before the response, it is reverted with its block and arrives again."""
     options = {"archiving_depth": 5, "challenge_period": 3, "resubmit_after": 9}
-    net, checks = asked(options=options, faults=[("drop", "B", "A", 24, 24, {"every": 1})])
+    net, checks = network_with_call(options=options, faults=[("drop", "B", "A", 24, 24, {"every": 1})])
     while not net.state["open_calls"]["answered"].any():
         net.block()
         for one in checks:
@@ -114,4 +114,4 @@ def test_fork_reverts_an_answer_that_overtook_its_response(depth: int) -> None:
     for one in checks:
         one.check()
     assert net.state.programs["caller"]["answered"].tolist() == [0]
-    ended(net, checks)
+    run_until_answered(net, checks)
