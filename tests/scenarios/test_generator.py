@@ -51,7 +51,7 @@ def test_equal_seeds_give_equal_rows_in_another_process() -> None:
     traffic = traffic_of(3, messages=900, ticks=4, channels=5)
     rows = [traffic.rows(tick, numbers_of(traffic)).to_pylist() for tick in range(4)]
     copy = pickle.loads(pickle.dumps(traffic))
-    for cache in (generator._plan, generator._block, generator._kept_window, generator._totals, generator._drift_at):
+    for cache in (generator._plan, generator._block, generator._cached_window, generator._totals, generator._drift_at):
         cache.cache_clear()
     assert [copy.rows(tick, numbers_of(copy)).to_pylist() for tick in (3, 2, 1, 0)] == rows[::-1]
     other = traffic_of(3, seed=2, messages=900, ticks=4, channels=5)
@@ -110,7 +110,7 @@ def test_run_samples_each_tick_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_do_not_depend_on_the_request_order() -> None:
     traffic = traffic_of(3, seed=5, messages_per_tick=900.0, ticks=30, channels=4)
     forward = [traffic.rows(tick, numbers_of(traffic)).to_pylist() for tick in range(30)]
-    generator._kept_window.cache_clear()
+    generator._cached_window.cache_clear()
     some = numbers_of(traffic)[:1]
     alone = [traffic.rows(tick, some).to_pylist() for tick in reversed(range(30))]
     assert alone[::-1] == [[row for row in rows if row["chain"] == some[0]] for rows in forward]

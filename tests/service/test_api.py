@@ -416,7 +416,7 @@ def test_senders_survive_snapshots_and_the_oldest_are_dropped(tmp_path: Path, mo
         known.check(message.key, message.nonce)
         known.wait(message)
         record.write(tick, **known.rows([message], tick + 1))
-        known.taken([message], tick + 1)
+        known.record_block([message], tick + 1)
     assert [tick for tick, _ in record.newest("senders")] == [5, 2]
     again = Senders(record, 7)
     for one in (known, again):
@@ -452,7 +452,7 @@ class Carrying:
         self.known.check(key, message.nonce)
         self.known.wait(message)
         self.record.write(self.tick, **self.known.rows([message], self.tick + 1))
-        self.known.taken([message], self.tick + 1)
+        self.known.record_block([message], self.tick + 1)
         self.tick += 1
 
 

@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     """Return a key file for each subnet."""
     found = {own: tmp_path / f"{own}.key" for own in ENDS}
     for file in found.values():
-        write_key(file, ChainKey.made())
+        write_key(file, ChainKey.generate())
     return found
 
 
@@ -174,7 +174,7 @@ def test_invalid_key_files_are_rejected(tmp_path: Path, files: dict[str, Path]) 
     path = tmp_path / "left.toml"
     path.write_text(texts(files)["left"])
     scenario = load_scenario(path)
-    write_key(tmp_path / "user.key", AccountKey.made())
+    write_key(tmp_path / "user.key", AccountKey.generate())
     left = files["left"]
     for given, error in (
         (["left"], "write it as CHAIN=FILE"),

@@ -46,7 +46,7 @@ class ServedLakes:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.urls: dict[str, str] = {}
         for chain in HOME:
-            write_key(folder / f"{chain}.key", AccountKey.made())
+            write_key(folder / f"{chain}.key", AccountKey.generate())
         for lake in ENDS:
             path = folder / f"{lake}.toml"
             path.write_text(scenario_text(lake, SENDS[lake]))

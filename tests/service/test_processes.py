@@ -80,7 +80,7 @@ class ServedLakes:
         self.urls: dict[str, str] = {}
         for own in ENDS:
             (folder / f"{own}.toml").write_text(scenario_text(own, calls, **scenario))
-            write_key(folder / f"{own}.key", AccountKey.made())
+            write_key(folder / f"{own}.key", AccountKey.generate())
         for own in ENDS:
             self.processes[own] = self._start(own, "--port", "0", "--scenario", str(folder / f"{own}.toml"))
         for own in ENDS:
@@ -243,7 +243,7 @@ def test_killed_servers_resume_and_their_answers_hold(tmp_path: Path, kills: int
 def test_message_is_sent_over_tls_and_awaited(tmp_path: Path) -> None:
     files = certificate(tmp_path)
     (tmp_path / "left.toml").write_text(scenario_text("left", 0))
-    write_key(tmp_path / "me.key", AccountKey.made())
+    write_key(tmp_path / "me.key", AccountKey.generate())
     arguments = ["--scenario", str(tmp_path / "left.toml"), "--drawn-keys", "--on-demand", "--block-seconds", "0"]
     tls = ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
     server = start("serve", str(tmp_path / "left"), "--json", "--port", "0", *arguments, *tls)

@@ -35,7 +35,7 @@ class Left:
         self.folder, self.lake = folder, str(folder / "lake")
         self.files = [folder / f"{number}.key" for number in range(validators)]
         for file in self.files:
-            write_key(file, AccountKey.made())
+            write_key(file, AccountKey.generate())
         self.other = key_of(99).public.hex()
         (folder / "left.toml").write_text(scenario_text("left", calls=0))
 
@@ -202,7 +202,7 @@ def test_invalid_validators(left: Left, own: list[str], others: list[str], error
 
 def test_key_of_an_unlisted_validator_is_rejected(left: Left) -> None:
     scenario, _ = left.scenario()
-    write_key(left.folder / "more.key", AccountKey.made())
+    write_key(left.folder / "more.key", AccountKey.generate())
     with pytest.raises(InvalidInput, match="is the key of no validator that"):
         add_validators(scenario, [f"left={left.folder / 'more.key'}"])
 

@@ -113,7 +113,7 @@ def test_subnet_without_news_returns_nothing_and_no_node_is_penalized() -> None:
     ("node", "cause"),
     [
         (down, "ConnectError"),
-        (lying(SliceTamperer.made()), "RootHashMismatch"),
+        (lying(SliceTamperer.create()), "RootHashMismatch"),
         (of(b"", 503), "Status503"),
         (of(b"", 302), "Status302"),
         (of(b"", 302, where="user@?]"), "Status302"),

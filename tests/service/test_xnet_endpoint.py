@@ -88,7 +88,7 @@ def test_node_without_a_certified_state_has_no_streams() -> None:
 
 
 def test_every_serving_fault_is_detected_and_none_is_a_valid_slice() -> None:
-    reader, liar = SliceReader({REMOTE: KEY.public_key()}), SliceTamperer.made()
+    reader, liar = SliceReader({REMOTE: KEY.public_key()}), SliceTamperer.create()
     causes = []
     for _ in LIES:
         found = answer_request(certified(), STREAM, f"msg_begin={BEGIN}&msg_limit=4", liar)

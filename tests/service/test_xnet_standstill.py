@@ -29,7 +29,7 @@ def pull_events(one: Setting, still: StallDetector, seconds: int) -> list[PullsS
 
 
 def test_stall_is_logged_after_ten_seconds_then_ever_less_and_on_recovery() -> None:
-    one, still = Setting({"a": down, "b": lying(SliceTamperer.made())}), StallDetector()
+    one, still = Setting({"a": down, "b": lying(SliceTamperer.create())}), StallDetector()
     assert pull_events(one, still, 10) == []
     (first,) = pull_events(one, still, 2)
     assert isinstance(first, PullsStalled) and 10 <= first.seconds < 12
@@ -55,7 +55,7 @@ def test_stall_is_logged_after_ten_seconds_then_ever_less_and_on_recovery() -> N
 
 
 def test_no_stall_is_logged_while_a_node_answers_or_the_pool_is_full() -> None:
-    one = Setting({"a": down, "b": lying(SliceTamperer.made()), "c": lambda request: honest(request, end=BEGIN + 3)})
+    one = Setting({"a": down, "b": lying(SliceTamperer.create()), "c": lambda request: honest(request, end=BEGIN + 3)})
     assert pull_events(one, StallDetector(), 100) == [] and len(one.failures) == 2
     one, still = Setting({"a": honest}), StallDetector()
     assert one.pull() == [True] and one.run() == (BEGIN, 6), "there is no room for more"

@@ -359,7 +359,7 @@ class FilterOptions:
         """Return the given option of a column."""
         return next(each.flag for each in _ALL if each.column == column and each.flag in self.given)
 
-    def where(self) -> MessageFilter:
+    def message_filter(self) -> MessageFilter:
         """Return the filter on messages; heights, ticks and times are those of sending.
 
         Raises:

@@ -111,7 +111,7 @@ def digest_ingress(protocol: str, place: str, scenario: str | None = None) -> In
     deployment = recorded_deployment(lake, lake.about(), _sources(scenario), unsigned=True)
     ticks: dict[int, tuple[int, bytes]] = {}
     given: Counter[tuple[int, int]] = Counter()
-    for tick, rows in _given_messages(lake, deployment):
+    for tick, rows in _read_user_messages(lake, deployment):
         ticks[tick] = rows.num_rows, hashlib.sha256(_digests(rows).tobytes()).digest()
         given.update(_pairs(rows))
     counts = _require_logged(protocol, lake, given)
@@ -121,7 +121,7 @@ def digest_ingress(protocol: str, place: str, scenario: str | None = None) -> In
     return IngressDigest(protocol, whole.hexdigest(), *counts, ticks, place, scenario)
 
 
-def _given_messages(lake: Lake, deployment: Deployment) -> Any:
+def _read_user_messages(lake: Lake, deployment: Deployment) -> Any:
     """Yield the ticks with user messages, ascending, with the messages by chain name."""
     names = pa.array(deployment.kernel.chains(), pa.string())
     order = np.argsort(deployment.numbers)
@@ -244,7 +244,7 @@ def _sources(scenario: str | None) -> ModuleSources:
 def _rows_of(side: IngressDigest, tick: int) -> list[dict[str, Any]]:
     lake = Lake.at(side.lake)
     deployment = recorded_deployment(lake, lake.about(), _sources(side.scenario), unsigned=True)
-    for at, rows in _given_messages(lake, deployment):
+    for at, rows in _read_user_messages(lake, deployment):
         if at == tick:
             found: list[dict[str, Any]] = rows.to_pylist()
             return found

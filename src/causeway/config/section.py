@@ -65,7 +65,7 @@ class ScenarioSection(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, data: Any) -> Any:
+    def _validate_keys(cls, data: Any) -> Any:
         if isinstance(data, Mapping):
             known = cls.keys()
             for key in data:
@@ -89,7 +89,7 @@ class ContentSection(ScenarioSection):
     hex: Hex | None = Field(None, description="The payload as hexadecimal digits, two a byte.")
 
     @model_validator(mode="after")
-    def _one_payload(self) -> Self:
+    def _validate_payload(self) -> Self:
         if self.text is not None and self.hex is not None:
             raise ValueError("give text or hex, not both")
         return self

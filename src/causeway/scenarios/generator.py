@@ -249,7 +249,7 @@ class GeneratedTraffic:
         first, end = self._window(tick)
         if end - first == 1:
             return self._rows_of(places, first, end)
-        window, starts = _kept_window(self, places.tobytes(), first, end)
+        window, starts = _cached_window(self, places.tobytes(), first, end)
         start, stop = starts[tick - first : tick - first + 2].tolist()
         return window.slice(start, stop - start)
 
@@ -548,7 +548,7 @@ def _cached_counts(traffic: GeneratedTraffic, first: int, end: int) -> tuple[I64
 
 
 @functools.lru_cache(maxsize=16)
-def _kept_window(traffic: GeneratedTraffic, places: bytes, first: int, end: int) -> tuple[pa.Table, I64Array]:
+def _cached_window(traffic: GeneratedTraffic, places: bytes, first: int, end: int) -> tuple[pa.Table, I64Array]:
     """Return the rows of chains in a window of ticks, and the first row of each tick."""
     chains = np.frombuffer(places, dtype=np.int64)
     counts = _cached_counts(traffic, first, end)[0][:, chains].sum(axis=1)

@@ -192,7 +192,7 @@ class ChainSection(ScenarioSection):
     )
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _validate_form(self) -> Self:
         if (self.name is None) == (self.count is None):
             raise ValueError("give either name (one chain) or count (a group)")
         if self.until is not None and self.until < self.from_tick:
@@ -218,7 +218,7 @@ class NodesSection(ScenarioSection):
     )
 
     @model_validator(mode="after")
-    def _some_change(self) -> Self:
+    def _require_change(self) -> Self:
         if not self.add and not self.remove:
             raise ValueError("give add, remove or both")
         if len({*self.remove}) < len(self.remove):
@@ -250,7 +250,7 @@ class ProgramSection(ScenarioSection):
     balance: Balance = Field(0, description="Value it starts with, below 10**38; digits in quotes from 2**63 on.")
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _validate_form(self) -> Self:
         if (self.name is None) == (self.per_chain is None):
             raise ValueError("give either name (one instance) or per_chain (a group)")
         return self
@@ -303,7 +303,7 @@ class ChangeSection(ScenarioSection):
     )
 
     @model_validator(mode="after")
-    def _some_change(self) -> Self:
+    def _require_change(self) -> Self:
         if not (self.inject or self.heal or self.install or self.upgrade or self.move or self.remove):
             raise ValueError("give inject, heal, install, upgrade, move or remove")
         return self

@@ -157,7 +157,7 @@ class MessageSection(ContentSection):
     )
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _validate_form(self) -> Self:
         if (self.method is None) == (self.call is None):
             raise ValueError("give either method or call")
         if self.call is not None and (self.text is not None or self.hex is not None):
@@ -294,7 +294,7 @@ class GeneratedSection(ScenarioSection):
     amount: Amount = Field(0, description="Amount attached to each call.")
 
     @model_validator(mode="after")
-    def _one_amount(self) -> Self:
+    def _validate_amount(self) -> Self:
         if (self.messages_per_tick is None) == (self.messages is None):
             raise ValueError("give either messages_per_tick or messages")
         if self.messages is not None and self.ticks > MAX_PLANNED_TICKS:

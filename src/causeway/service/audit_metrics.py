@@ -125,7 +125,14 @@ def take_snapshot(watched: WatchResult, checks: Collection[str]) -> AuditSnapsho
 
 
 def order_lanes(lanes: Collection[backlog.LaneBacklog]) -> list[backlog.LaneBacklog]:
-    """Order lanes for export: some with the most overdue message, then by backlog."""
+    """Order lanes for export: some with the most overdue message, then by backlog.
+
+    Args:
+        lanes: The lanes of one pass.
+
+    Returns:
+        All lanes; the first ``MOST_LATE`` at most are overdue, the longest first.
+    """
     overdue = sorted((lane for lane in lanes if lane.overdue), key=lambda lane: -(lane.overdue or 0.0))[:MOST_LATE]
     known = {lane.lane for lane in overdue}
     others = (lane for lane in lanes if lane.lane not in known)

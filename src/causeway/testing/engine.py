@@ -145,7 +145,7 @@ class Engine:
         self._begun: StageProgress | None = None
 
     @classmethod
-    def begun(cls, document: Document, path: str, bound: Mapping[str, ProgramClass] = MappingProxyType({})) -> Engine:
+    def create(cls, document: Document, path: str, bound: Mapping[str, ProgramClass] = MappingProxyType({})) -> Engine:
         """Create the network of a scenario at height 0.
 
         Args:

@@ -100,7 +100,7 @@ class Network(SendingNetwork):
             document["transport"] = {"skip": skip}
         if found := [dict(fault) for fault in faults]:
             document["faults"] = found
-        self._begin(Engine.begun(document, CURRENT_FOLDER, bound))
+        self._begin(Engine.create(document, CURRENT_FOLDER, bound))
         self._engine.twice = run_twice
 
     @classmethod
@@ -116,7 +116,7 @@ class Network(SendingNetwork):
         """
         document = read_scenario_document(path, overrides)
         network = cls.__new__(cls)
-        network._begin(Engine.begun(document, str(path)))
+        network._begin(Engine.create(document, str(path)))
         return network
 
     @staticmethod

@@ -96,7 +96,7 @@ def test_node_survives_strangers_and_a_hostile_peer_and_serves_the_honest_one() 
         process, network, port = psutil.Process(node.pid), chain.genesis.hash, node.port
         blocks: list[RelayBlock] = []
         while not blocks or not blocks[-1].listed:
-            blocks += chain.made()[:1]
+            blocks += chain.generate_blocks()[:1]
             chain.best = blocks[-1]
         for block in blocks:
             client.imports(block)

@@ -39,7 +39,7 @@ def node(options: GossipOptions = OPTIONS, kept: tuple[tuple[bytes, ...], ...] =
     found = GossipNode(0, options, 0, lambda *_: None)
     for peer in (HONEST, HOSTILE):
         found.joined(peer, bytes(8))
-    found.told(LeavesUpdate((LEAF.hash,), (LEAF,), {egress_root(one): one for one in kept}))
+    found.record_leaves(LeavesUpdate((LEAF.hash,), (LEAF,), {egress_root(one): one for one in kept}))
     found.step(1, [(HONEST, declaration(LEAF.hash)), (HOSTILE, declaration(LEAF.hash))])
     return found
 
@@ -53,7 +53,7 @@ def test_own_queues_are_sent_only_to_peers_with_the_leaf() -> None:
     found = GossipNode(0, OPTIONS, 0, lambda *_: None)
     for peer in (HONEST, HOSTILE):
         found.joined(peer, bytes(8))
-    found.told(LeavesUpdate((LEAF.hash,), (LEAF,), {ROOT: MESSAGES}))
+    found.record_leaves(LeavesUpdate((LEAF.hash,), (LEAF,), {ROOT: MESSAGES}))
     made = found.step(1)
     assert made.got == [(TOPIC, ROOT)] and made.sends == [
         (HONEST, declaration(LEAF.hash)),
@@ -65,7 +65,7 @@ def test_own_queues_are_sent_only_to_peers_with_the_leaf() -> None:
 
 def test_message_pending_for_several_peers_is_stored_once() -> None:
     found = GossipNode(0, OPTIONS, 0, lambda *_: None)
-    found.told(LeavesUpdate((LEAF.hash,), (LEAF,), {ROOT: MESSAGES}))
+    found.record_leaves(LeavesUpdate((LEAF.hash,), (LEAF,), {ROOT: MESSAGES}))
     sends: list[tuple[int, bytes]] = []
     for peer in range(1, 9):
         found.joined(peer, bytes(8))
@@ -178,7 +178,7 @@ def test_purges_occur_at_interval_multiples_before_other_events() -> None:
 
 def test_queues_routed_before_arrival_are_counted() -> None:
     found = node(kept=(MESSAGES,))
-    found.told(LeavesUpdate((b"m" * 32,), (ImportedBlock(b"m" * 32, 10, (), ()),)))
+    found.record_leaves(LeavesUpdate((b"m" * 32,), (ImportedBlock(b"m" * 32, 10, (), ()),)))
     found.step(2)
     assert found.counts["passed"] == 2
 
@@ -201,10 +201,10 @@ def test_collator_reports_its_consumable_prefix(mode: str) -> None:
     leaf = ImportedBlock(b"l" * 32, 9, (), (first, second))
     wanted = ((7, 3, *first), (7, 5, *second))
     found = GossipNode(0, GossipOptions.model_validate({"topic_mode": mode}), 0, lambda *_: None)
-    found.told(LeavesUpdate((leaf.hash,), (leaf,), {second[1]: OTHERS[1]}, {leaf.hash: wanted}))
+    found.record_leaves(LeavesUpdate((leaf.hash,), (leaf,), {second[1]: OTHERS[1]}, {leaf.hash: wanted}))
     found.step(1)
     assert found.prefixes() == {}  # the first is missing: never the second alone (hazard 1)
-    found.told(LeavesUpdate((leaf.hash,), (), {first[1]: OTHERS[0]}))
+    found.record_leaves(LeavesUpdate((leaf.hash,), (), {first[1]: OTHERS[0]}))
     found.step(2)
     assert found.prefixes() == {leaf.hash: {7: 5}}
 

@@ -125,7 +125,7 @@ def test_full_inbox_applies_backpressure_without_loss() -> None:
             await until(lambda: connection.inbox)
             await asyncio.sleep(0.001)
             assert len(connection.inbox) <= 8
-            got += [body for _, body in connection.taken(len(connection.inbox))]
+            got += [body for _, body in connection.pop_bodies(len(connection.inbox))]
         assert got == [bytes([number]) for number in range(100)] and not ended
         connection.end("done")
 

@@ -115,7 +115,7 @@ class Soak:
         causeway = [sys.executable, "-m", "causeway"]
         role = [sys.executable, "-m", "tests.support.common.soak_roles"]
         for name in (*ENDS, "first", "second"):
-            write_key(folder / f"{name}.key", AccountKey.made())
+            write_key(folder / f"{name}.key", AccountKey.generate())
         for own in ENDS:
             scenario = folder / f"{own}.toml"
             scenario.write_text(scenario_text(own, calls=0, tick_seconds=TICK_SECONDS))

@@ -57,7 +57,7 @@ class Cores:
 
     def block(self) -> None:
         """The next blocks, which all nodes have at once."""
-        blocks = self.chain.made()
+        blocks = self.chain.generate_blocks()
         for node, client in enumerate(self.clients):
             for block in blocks:
                 client.imports(block)
@@ -74,7 +74,7 @@ class Cores:
         }
         wanted = {leaf.hash: self.chain.wanted(leaf, [para]) for leaf in leaves}
         told = tuple(self.chain.block(leaf, self.options.ancestors) for leaf in leaves)
-        self.cores[node].told(LeavesUpdate(tuple(leaf.hash for leaf in leaves), told, kept, wanted))
+        self.cores[node].record_leaves(LeavesUpdate(tuple(leaf.hash for leaf in leaves), told, kept, wanted))
 
     def run(self, steps: int = 8) -> None:
         """Let every node take what is there, so many times, 7 ms apart."""

@@ -37,7 +37,7 @@ def command(
     from causeway.cli.output.rows import print_csv, require_one_format
 
     require_one_format(as_json, as_csv, None)
-    found = message_options.count_figures(lake, filters.where(), executor, master)
+    found = message_options.count_figures(lake, filters.message_filter(), executor, master)
     if as_csv:
         rows = found.backlog if over_time else pending_lanes(found, limit)
         print_csv([rows], rows.schema)

@@ -110,7 +110,7 @@ def command(
         raise InvalidInput("--open: not with --outcome: it is --outcome pending")
     threshold = None if slower_than is None else parse_threshold(slower_than)
     selection = FilterOptions({**filters.given, "--outcome": ["pending"]}) if is_open else filters
-    where = selection.where().and_(MessageFilter(calls=True))
+    where = selection.message_filter().and_(MessageFilter(calls=True))
     if parquet is not None:
         require_parquet_target(parquet, lake, overwrite=overwrite)
     people = not as_json and not as_csv and parquet is None

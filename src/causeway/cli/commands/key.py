@@ -29,7 +29,7 @@ def new_key(
     """
     from causeway.service.keys.key_files import AccountKey, ChainKey, write_key
 
-    key = ChainKey.made() if chain else AccountKey.made()
+    key = ChainKey.generate() if chain else AccountKey.generate()
     write_key(file, key)
     _print_key(key, as_json)
     return shell.OK

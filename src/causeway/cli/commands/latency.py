@@ -43,7 +43,7 @@ def command(
     from causeway.cli.output.rows import print_csv, require_one_format
 
     require_one_format(as_json, as_csv, None)
-    found = message_options.count_figures(lake, filters.where(), executor, master)
+    found = message_options.count_figures(lake, filters.message_filter(), executor, master)
     if as_csv:
         rows = found.latency_over_time if over_time else _select_rows(found, limit)
         print_csv([rows], rows.schema)

@@ -98,7 +98,7 @@ def _command(
     for_a, for_b = (None if path is None else read_key(path) for path in (key_a or key, key_b or key))
     wanted = RelayOptions(for_a, for_b, ca, connection or (), to, poll, metrics_port, faults, seed, options)
     view = _View(as_json)
-    journal = LineJournal("relay", parse_level(log_level, terminal=view.shown))
+    journal = LineJournal("relay", parse_level(log_level, terminal=view.is_shown))
     with view:
         progress = asyncio.run(_Process(a, b, wanted, once, view, journal).run())
     if not as_json and progress:
@@ -189,7 +189,7 @@ class _View:
         self._reported: dict[str, tuple[int, int, str]] = {}
 
     @property
-    def shown(self) -> bool:
+    def is_shown(self) -> bool:
         """Return True if a table is shown."""
         return self._live is not None
 

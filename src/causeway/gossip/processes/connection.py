@@ -291,7 +291,7 @@ class PeerConnection:
         self._closed = False
         self._tasks = [create_watched_task(self._run_guarded(work)) for work in (self._read, self._write)]
 
-    def taken(self, count: int) -> list[Waiting]:
+    def pop_bodies(self, count: int) -> list[Waiting]:
         """Pop the first ``count`` bodies of the inbox."""
         found = [self.inbox.popleft() for _ in range(count)]
         self._inbox_bytes -= sum(len(body) for _, body in found)

@@ -438,7 +438,7 @@ class ProcessNetwork:
         return found
 
     def _make_blocks(self, posting: bool) -> None:
-        blocks = self.chain.made(posting)
+        blocks = self.chain.generate_blocks(posting)
         self.outcome.blocks += len(blocks)
         self.outcome.forks += len(blocks) - 1
         self.outcome.posted = self.chain.posted

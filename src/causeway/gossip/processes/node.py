@@ -125,7 +125,7 @@ class GossipNode:
         came = tuple(row for row in self._pending.came if row[0] != peer)
         self._pending = replace(self._pending, left=(*self._pending.left, peer), came=came)
 
-    def told(self, update: LeavesUpdate) -> None:
+    def record_leaves(self, update: LeavesUpdate) -> None:
         """Record new leaves for the next step."""
         self._blocks |= {block.hash: block for block in update.blocks}
         self._blocks = {leaf: self._blocks[leaf] for leaf in update.leaves}

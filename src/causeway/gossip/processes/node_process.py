@@ -203,7 +203,7 @@ class NodeProcess:
         while True:
             message = await self._control.heard()
             if "told" in message:
-                self._node.told(decode_leaves(message["told"]))
+                self._node.record_leaves(decode_leaves(message["told"]))
                 self._work.set()
             if "peer" in message:
                 self._links.found(*message["peer"])
@@ -248,7 +248,7 @@ class NodeProcess:
         if len(admitted) < len(waiting):
             self._work.set()
         heard = sorted(
-            (order, peer, body) for peer, count in counts.items() for order, body in connections[peer].taken(count)
+            (order, peer, body) for peer, count in counts.items() for order, body in connections[peer].pop_bodies(count)
         )
         frames = self._node.step(self._now(), [(peer, body) for _, peer, body in heard])
         self._steps += 1

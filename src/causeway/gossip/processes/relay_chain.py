@@ -91,7 +91,7 @@ class GeneratedRelayChain:
         self._side: RelayBlock | None = None
         self._random = Random(f"causeway/gossip/{seed}")
 
-    def made(self, posting: bool = True) -> list[RelayBlock]:
+    def generate_blocks(self, posting: bool = True) -> list[RelayBlock]:
         """Generate the next block, and by chance a sibling on a new or existing fork.
 
         Args:

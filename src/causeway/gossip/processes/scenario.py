@@ -47,7 +47,7 @@ class ProcessTopologySection(ScenarioSection):
     degree: int = Field(4, ge=2, le=50, description="Peers a node, even; links that coincide count once.")
 
     @model_validator(mode="after")
-    def _even(self) -> Self:
+    def _validate_degree(self) -> Self:
         if self.degree % 2:
             raise option_error("degree", f"{self.degree}: must be even")
         return self
@@ -81,7 +81,7 @@ class GossipScenario(ScenarioSection):
     gossip: GossipOptions = Field(default_factory=lambda: GossipOptions.model_validate({}))
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _validate_limits(self) -> Self:
         for key, value in PLAIN.items():
             given = getattr(self.gossip, key)
             if given != value:

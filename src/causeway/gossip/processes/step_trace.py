@@ -101,7 +101,7 @@ def step_inputs(steps: Sequence[tuple[int, StepTrace]], options: GossipOptions) 
         disconnect=_pairs([(node, peer) for node, one in steps for peer in one.left]),
         connect=_pairs([(node, peer) for node, one in steps for peer, _ in one.came]),
         leaves=_leaves(some, options) if some else None,
-        kept=_kept([(node, root, size) for node, one in steps for root, size in one.kept]),
+        kept=_build_own_queues([(node, root, size) for node, one in steps for root, size in one.kept]),
         heads=_heads([(node, row) for node, one in steps for row in one.declared]),
         queues=queue_arrivals([(node, row) for node, one in steps for row in one.arrived]),
     )
@@ -138,7 +138,7 @@ def _leaves(steps: Sequence[tuple[int, StepTrace]], options: GossipOptions) -> t
     )
 
 
-def _kept(rows: Sequence[tuple[int, bytes, int]]) -> Frame | None:
+def _build_own_queues(rows: Sequence[tuple[int, bytes, int]]) -> Frame | None:
     if not rows:
         return None
     columns = {

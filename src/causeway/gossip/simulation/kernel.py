@@ -152,7 +152,7 @@ def run_slice(now: TimeSlice, state: State, under_way: Mapping[str, Frame]) -> t
         disconnect=_disconnections(now, state.gossip, ended),
         connect=_new_connections(now, ended),
         leaves=None if len(leaves) == 0 else (leaves, *world.relay.context(np.unique(blocks))),
-        kept=world.relay.kept(leaves["node"][mine], para[mine], blocks[mine]) if mine.any() else None,
+        kept=world.relay.collator_queues(leaves["node"][mine], para[mine], blocks[mine]) if mine.any() else None,
         heads=Frame({**packet_columns, "heads": heads, "malformed": packets["kind"] == MALFORMED}, len(packets)),
         subscriptions=subscriptions_input(world, mail.packets.filter(subscribed)) if subscribed.any() else None,
         queues=came,

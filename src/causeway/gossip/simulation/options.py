@@ -66,7 +66,7 @@ class TopologySection(ScenarioSection):
     )
 
     @model_validator(mode="after")
-    def _even(self) -> Self:
+    def _validate_degree(self) -> Self:
         if self.degree % 2:
             raise option_error("degree", f"{self.degree}: must be even")
         return self
@@ -111,7 +111,7 @@ class RelaySection(ScenarioSection):
     )
 
     @model_validator(mode="after")
-    def _of_the_table(self) -> Self:
+    def _validate_table(self) -> Self:
         """Reject generator options next to a recorded relay chain."""
         if self.table is None:
             return self
@@ -166,7 +166,7 @@ class SimulationOptions(ScenarioSection):
     tickets: TicketOptions = Field(default_factory=lambda: TicketOptions.model_validate({}))
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _validate_limits(self) -> Self:
         links, nodes, relay = self.links, self.nodes, self.relay
         least = links.most if links.distribution == "constant" else links.least
         if self.slice > least:
@@ -176,7 +176,7 @@ class SimulationOptions(ScenarioSection):
         if relay.interval % self.slice:
             raise option_error("slice", f"{self.slice}: relay.interval = {relay.interval} must be a multiple of it")
         if self.gossip.topology == "from_to":
-            self._fits_topics()
+            self._validate_topics()
         if self.topology.degree >= nodes.count:
             raise option_error("topology", f"degree = {self.topology.degree} must be below nodes.count = {nodes.count}")
         if relay.blocks * relay.queues > MOST_QUEUES:
@@ -187,7 +187,7 @@ class SimulationOptions(ScenarioSection):
             text = f"parachains = {nodes.parachains}: relay.table has {relay.table.parachains}"
             raise option_error("nodes", text)
         if self.tickets.mode == "on":
-            self._fits_tickets()
+            self._validate_tickets()
         honest = nodes.count - sum(attackers.count for attackers in self.attackers)
         placed = nodes.parachains * (nodes.collators + nodes.validators)
         if honest < placed:
@@ -202,7 +202,7 @@ class SimulationOptions(ScenarioSection):
                 raise option_error("attackers", f"[{row}].rate must be at most gossip.max_step_packets")
         return self
 
-    def _fits_topics(self) -> None:
+    def _validate_topics(self) -> None:
         nodes, topology, gossip = self.nodes, self.topology, self.gossip
         if topology.kind != "regular":
             raise option_error("topology", f'kind = "{topology.kind}": with gossip.topology = "from_to" only "regular"')
@@ -213,7 +213,7 @@ class SimulationOptions(ScenarioSection):
             text = f"degree + entries * (nodes.parachains - 1) = {links} must be at most gossip.max_peers"
             raise option_error("topology", f"{text} = {gossip.max_peers}")
 
-    def _fits_tickets(self) -> None:
+    def _validate_tickets(self) -> None:
         """Reject options that trading excludes: loss, churn, other topologies, sketches."""
         for section, key, value, allowed in (
             ("links", "loss", self.links.loss, 0.0),

@@ -215,7 +215,7 @@ class SimulatedRelayChain:
             found.append((order, self.sources[order]))
         return found
 
-    def kept(self, nodes: npt.NDArray[np.uint32], paras: Rows, blocks: Rows) -> Frame:
+    def collator_queues(self, nodes: npt.NDArray[np.uint32], paras: Rows, blocks: Rows) -> Frame:
         """Return the queues that collators keep of the listings of blocks.
 
         Args:

@@ -63,7 +63,7 @@ class TicketOptions(ScenarioSection):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _validate_consistency(self) -> Self:
         if self.odds & (self.odds - 1):
             raise option_error("odds", f"{self.odds}: must be a power of two")
         if self.credit > self.credit_limit:

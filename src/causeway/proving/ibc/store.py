@@ -101,7 +101,7 @@ class PushedEntries:
         """
         found: list[Frame] = []
         pending = indices
-        for height, run_indices in self._known(destination, substream, indices):
+        for height, run_indices in self._known_pushes(destination, substream, indices):
             rows = self._read(height, destination, substream, run_indices)
             found.append(rows)
             pending = pending[~np.isin(pending, rows["index"])]
@@ -122,7 +122,7 @@ class PushedEntries:
         joined = concat([empty_frame(ENTRIES_SCHEMA), *found])
         return joined.take(np.argsort(joined["index"], kind="stable"))
 
-    def _known(self, destination: int, substream: int, indices: U64) -> list[tuple[int, U64]]:
+    def _known_pushes(self, destination: int, substream: int, indices: U64) -> list[tuple[int, U64]]:
         """Return the heights that ``runs`` names, each with its indices."""
         runs = self._runs.filter((self._runs["destination"] == destination) & (self._runs["substream"] == substream))
         if len(runs) == 0:
@@ -553,7 +553,14 @@ def open_store(opened: OpenedLake, chain: str, height: int | None = None) -> Zon
 
 
 def describe_queue(queue: ProvenQueue) -> str:
-    """Describe the content of a queue in one line."""
+    """Describe the content of a queue in one line.
+
+    Args:
+        queue: The proven queue.
+
+    Returns:
+        Its purpose, counterparty and range of indices.
+    """
     name = f"{queue.purpose.name.lower()} queue for {queue.counterparty}"
     if len(queue.indices) == 0:
         return f"the {name} is empty (head {queue.head}, tail {queue.tail})"

@@ -174,7 +174,7 @@ class ServiceClient:
             raise InvalidInput(f"{url}: no address of a served lake; write it as http://HOST:PORT")
         self.url = url.rstrip("/")
         self._seconds, self._tries, self._deadline = seconds, tries, deadline
-        self.key = key or AccountKey.made()
+        self.key = key or AccountKey.generate()
         self._nonce: int | None = None
         self._chosen = False
         self._identity: str | None = None

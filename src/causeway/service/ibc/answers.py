@@ -107,7 +107,7 @@ class ClientAnswer(AnswerModel):
     trusted: Annotated[list[TrustedAnswer], Field(min_length=1, max_length=MAX_TRUSTED)]
 
     @model_validator(mode="after")
-    def _ascending(self) -> Self:
+    def _validate_ascending_heights(self) -> Self:
         heights = [header.height for header in self.trusted]
         if any(one >= other for one, other in pairwise(heights)):
             raise ValueError("trusted headers are not in the order of their heights")
@@ -151,7 +151,7 @@ class KeyProofAnswer(AnswerModel):
     proof: Proof | None
 
     @model_validator(mode="after")
-    def _both(self) -> Self:
+    def _validate_proof(self) -> Self:
         if self.value is not None and self.proof is None:
             raise ValueError("a value goes with its proof")
         return self

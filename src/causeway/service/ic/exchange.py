@@ -164,7 +164,7 @@ class LakeNode:
         self._opened, self._kernel, self._fresh = opened, kernel, fresh
         self._node = (int(kernel.numbers()[position]), number)
         self._behind = LakeStreams(opened, position, kernel.options.version, STALE_HEIGHTS)
-        self._liar = SliceTamperer.made()
+        self._liar = SliceTamperer.create()
 
     def conduct(self) -> ServingFaults:
         """Return the current faults of the node."""

@@ -300,7 +300,7 @@ class SliceTamperer:
     _turns: Iterator[str]
 
     @classmethod
-    def made(cls) -> SliceTamperer:
+    def create(cls) -> SliceTamperer:
         """Create a tamperer."""
         return cls(itertools.cycle(LIES))
 

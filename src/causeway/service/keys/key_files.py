@@ -51,7 +51,7 @@ class AccountKey:
     seed: bytes = field(repr=False)
 
     @classmethod
-    def made(cls) -> AccountKey:
+    def generate(cls) -> AccountKey:
         """Generate a key from the system's randomness."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
@@ -76,7 +76,7 @@ class ChainKey:
     secret: SecretKey = field(repr=False)
 
     @classmethod
-    def made(cls) -> ChainKey:
+    def generate(cls) -> ChainKey:
         """Generate a key from the system's randomness."""
         return cls(SecretKey.generate())
 

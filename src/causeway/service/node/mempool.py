@@ -354,9 +354,9 @@ class Senders:
     def last(self, key: bytes) -> int:
         """Return the last nonce of a sender, including pending messages."""
         waiting = self._pending.get(key)
-        return waiting[0] if waiting is not None else self._last_taken(key)
+        return waiting[0] if waiting is not None else self._last_nonce(key)
 
-    def _last_taken(self, key: bytes) -> int:
+    def _last_nonce(self, key: bytes) -> int:
         return self._carriers[key] if key in self._carriers else self._nonces.get(key, self.floor)
 
     def check_carrier(self, key: bytes) -> None:
@@ -418,7 +418,7 @@ class Senders:
             carriers = dict.fromkeys([*self._carriers, *carriers])
         return {**tables, "carriers": pa.Table.from_pydict({"sender": list(carriers)}, CARRIERS_SCHEMA)}
 
-    def taken(self, messages: Sequence[PendingMessage], height: int) -> None:
+    def record_block(self, messages: Sequence[PendingMessage], height: int) -> None:
         """Record a block with messages."""
         for message in messages:
             last, count = self._pending[message.key]

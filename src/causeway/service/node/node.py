@@ -342,7 +342,7 @@ class Node:
             exchange.committed(manifest)
         self._quiet = 0 if carried is not None or has_activity(manifest.rows) else self._quiet + 1
         with self._changed:
-            self.senders.taken(messages, manifest.height)
+            self.senders.record_block(messages, manifest.height)
             self._waiting.difference_update(message.hash for message in messages)
             self._changed.notify_all()
         return manifest
