@@ -123,7 +123,14 @@ def _shares(windows: ObservedWindowTable, sides: pa.Table) -> dict[str, float]:
 
 
 def covered_share(spans: ObservedSpans) -> float | None:
-    """Return the covered share of heights if possible, else of time; None: no windows."""
+    """Return the covered share of heights if possible, else of time; None: no windows.
+
+    Args:
+        spans: Windows of one chain for one lane and event.
+
+    Returns:
+        Share of the range from the first window to the last one, from 0 to 1.
+    """
     firsts, lasts = spans.heights if len(spans.heights[0]) else spans.times
     if not len(firsts):
         return None

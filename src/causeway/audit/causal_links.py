@@ -110,17 +110,38 @@ class LinkComparison(NamedTuple):
 
 
 def count_links(links: pa.Table) -> int:
-    """Return the number of links in a table (``LINKS_SCHEMA``)."""
+    """Return the number of links in a table (``LINKS_SCHEMA``).
+
+    Args:
+        links: Links (``LINKS_SCHEMA``).
+
+    Returns:
+        Sum of the column ``links``; 0 without rows.
+    """
     return pc.sum(links["links"], min_count=0).as_py() if links.num_rows else 0
 
 
 def are_too_many_links(links: int) -> bool:
-    """Return True if the number of links exceeds the maximum."""
+    """Return True if the number of links exceeds the maximum.
+
+    Args:
+        links: Number of links of a ledger.
+
+    Returns:
+        True above ``MAX_LINKS``.
+    """
     return links > MAX_LINKS
 
 
 def summarize_links(links: pa.Table) -> pa.Table:
-    """Reduce a table of links (``LINKS_SCHEMA``) to their number by lane."""
+    """Reduce a table of links (``LINKS_SCHEMA``) to their number by lane.
+
+    Args:
+        links: Links (``LINKS_SCHEMA``).
+
+    Returns:
+        One row a lane (``LINKS_SCHEMA``), null except in ``LANE``, ``links`` and ``events``.
+    """
     summed = links.group_by(list(LANE)).aggregate([("links", "sum"), ("events", "sum")])
     content = {name: summed[name if name in LANE else f"{name}_sum"] for name in (*LANE, "links", "events")}
     nothing = {field.name: pa.nulls(summed.num_rows, field.type) for field in LINKS_SCHEMA}

@@ -354,7 +354,14 @@ def audit_table(
 
 
 def latest_time(times: pa.ChunkedArray) -> int | None:
-    """Return the latest non-null time in microseconds, or None."""
+    """Return the latest non-null time in microseconds, or None.
+
+    Args:
+        times: Timestamps in microseconds.
+
+    Returns:
+        Microseconds since 1970-01-01.
+    """
     found: int | None = pc.max(times.cast(pa.int64())).as_py()
     return found
 

@@ -70,7 +70,15 @@ input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
 
 
 def to_findings_table(content: dict[str, pa.Array] | None) -> pa.Table:
-    """Build a table of findings without ``example``; None: an empty one."""
+    """Build a table of findings without ``example``; None: an empty one.
+
+    Args:
+        content: Columns of ``VIOLATIONS_SCHEMA`` without ``example``, by name; ``size`` and ``detail`` may be missing;
+            or None.
+
+    Returns:
+        Rows of ``VIOLATIONS_SCHEMA`` without ``example``.
+    """
     schema = VIOLATIONS_SCHEMA.remove(len(VIOLATIONS_SCHEMA) - 1)
     if content is None:
         return schema.empty_table()
@@ -81,7 +89,15 @@ def to_findings_table(content: dict[str, pa.Array] | None) -> pa.Table:
 
 
 def format_magnitudes(magnitude: Array) -> dict[str, pa.Array]:
-    """Return magnitudes as columns, with exact digits for integers; NaN: unknown."""
+    """Return magnitudes as columns, with exact digits for integers; NaN: unknown.
+
+    Args:
+        magnitude: Size of each finding, integers or floats.
+
+    Returns:
+        Columns ``magnitude`` (float64) and ``size`` (decimal digits), null where unknown; all ``size`` are null for
+        floats.
+    """
     size = magnitude.astype(np.float64)
     whole = np.issubdtype(magnitude.dtype, np.integer)
     exact = pa.array(magnitude).cast(pa.string()) if whole else pa.nulls(len(size), pa.string())
@@ -223,7 +239,15 @@ def _sort_evidence(found: AssertionFindings, rows: pa.Table, lanes: Array) -> As
 
 
 def count_rows(check: str, rows: pa.Table) -> pa.Table:
-    """Count the rows of each lane; rows are in the order of their lanes."""
+    """Count the rows of each lane; rows are in the order of their lanes.
+
+    Args:
+        check: Name of the check.
+        rows: Rows with the columns of ``LANE``, in the order of their lanes.
+
+    Returns:
+        One row a lane (``COUNTS_SCHEMA``) with empty ``verdict`` and ``reason``.
+    """
     every = np.arange(rows.num_rows)
     starts = np.flatnonzero(np.diff(_lane_runs(rows, every), prepend=-1))
     return _counts(check, "", "", rows, every[starts], np.diff(np.append(starts, rows.num_rows)))
@@ -265,7 +289,14 @@ def _table(check: str, rows: pa.Table, found: AssertionFindings, named: Array) -
 
 
 def decode_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with texts in place of dictionary codes."""
+    """Return a column with texts in place of dictionary codes.
+
+    Args:
+        column: Texts, or a dictionary of texts.
+
+    Returns:
+        The texts; the column itself if it is no dictionary.
+    """
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
@@ -281,7 +312,14 @@ def number_texts(*columns: pa.ChunkedArray) -> list[Array]:
 
 
 def is_reverted(rows: pa.Table) -> Bools:
-    """Return a mask of rows that report a reversal by a fork."""
+    """Return a mask of rows that report a reversal by a fork.
+
+    Args:
+        rows: Rows with a column ``status``.
+
+    Returns:
+        Mask, shape (n,); null: False.
+    """
     status = rows["status"]
     if status.null_count == rows.num_rows:
         return np.zeros(rows.num_rows, dtype=bool)
@@ -293,6 +331,14 @@ def is_counted(back: Bools, about: Sequence[Array], turns: Sequence[Array]) -> B
 
     Rows with equal ``about`` describe one thing. If one of those with the highest ``turns`` reports a reversal
     (``back``), none of them counts; otherwise all without a reversal count.
+
+    Args:
+        back: Mask of rows that report a reversal, shape (n,).
+        about: Integer columns that identify a thing, shape (n,) each.
+        turns: Columns of unsigned integers, shape (n,) each, most significant first.
+
+    Returns:
+        Mask, shape (n,).
     """
     if not back.any():
         return np.ones(len(back), dtype=bool)

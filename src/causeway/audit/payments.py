@@ -103,7 +103,14 @@ class PaidAmounts:
 
 
 def collect_payments(value: pa.Table) -> PaidAmounts | None:
-    """Sum the payments of a bucket's movements (``VALUE_SCHEMA``); return None without any."""
+    """Sum the payments of a bucket's movements (``VALUE_SCHEMA``); return None without any.
+
+    Args:
+        value: Movements of a bucket (``VALUE_SCHEMA``).
+
+    Returns:
+        Payments out of messages and their reversals, by message and asset.
+    """
     from causeway.audit.value_loops import add_rows
 
     reversed_movements = _is(value["why"], REVERTED)
@@ -163,6 +170,10 @@ def collect_payments(value: pa.Table) -> PaidAmounts | None:
 def settle_payments(bucket: BucketMessages, paid: PaidAmounts) -> pa.Table:
     """Include payments in the value outcomes of a run's messages (``BucketMessages.messages``).
 
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+        paid: Payments out of messages of the bucket.
+
     Returns:
         The part of the payments that reduces refunded or pending amounts (``FEES_SCHEMA``).
     """
@@ -188,6 +199,13 @@ def find_paid_messages(bucket: BucketMessages, paid: PaidAmounts) -> Ints:
     """Return the run's message number for each paid message, -1 for none.
 
     Marks the found messages, and updates the latest send time of lower indices.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+        paid: Payments out of messages of the bucket; ``found`` and ``latest`` are updated.
+
+    Returns:
+        Message numbers, shape (``paid.count``,), int64.
     """
     columns = bucket.columns
     found = np.full(paid.count, -1, np.int64)
@@ -246,7 +264,14 @@ def _payment_deductions(bucket: BucketMessages, paid: PaidAmounts, own: Ints, as
 
 
 def collect_fees(paid: PaidAmounts) -> pa.Table:
-    """Return the payments out of all messages (``FEES_SCHEMA``)."""
+    """Return the payments out of all messages (``FEES_SCHEMA``).
+
+    Args:
+        paid: Payments out of messages of a bucket.
+
+    Returns:
+        Rows of ``FEES_SCHEMA`` by lane and asset, with ``of`` empty; unknown amounts do not count.
+    """
     return _fees(paid, paid.amounts, "", (paid.paid, paid.given))
 
 

@@ -115,7 +115,14 @@ def verdict_sentence(checks: Sequence[CheckVerdict], incomplete: Sequence[str] =
 
 
 def verdict_facts(checks: Iterable[CheckVerdict]) -> str:
-    """Return facts besides the verdict: declared losses, failed executions, pending messages."""
+    """Return facts besides the verdict: declared losses, failed executions, pending messages.
+
+    Args:
+        checks: Results of all checks.
+
+    Returns:
+        Counts of noted findings (``FACT_COUNTS``), joined by commas; empty without any.
+    """
     counts: dict[tuple[str, str], int] = {}
     for check in checks:
         for (verdict, reason), count in check.reasons.items():

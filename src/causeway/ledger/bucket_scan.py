@@ -77,7 +77,14 @@ BucketWork = Callable[[Any, int], Iterable[tuple[int, Any]]]
 
 
 def pack_tables(result: Any) -> bytes:
-    """Serialize a dataclass of tables and truth values: an Arrow stream for each field."""
+    """Serialize a dataclass of tables and truth values: an Arrow stream for each field.
+
+    Args:
+        result: Instance of a dataclass with fields of Arrow tables and truth values.
+
+    Returns:
+        Arrow IPC streams in the order of the fields; large tables are compressed.
+    """
     sink = io.BytesIO()
     for field in fields(result):
         value = getattr(result, field.name)
@@ -88,7 +95,15 @@ def pack_tables(result: Any) -> bytes:
 
 
 def unpack_tables(content: bytes, kind: type[Tables]) -> Tables:
-    """Deserialize the result of ``pack_tables``."""
+    """Deserialize the result of ``pack_tables``.
+
+    Args:
+        content: Bytes from ``pack_tables``.
+        kind: Dataclass of the result.
+
+    Returns:
+        The result.
+    """
     source = pa.BufferReader(content)
     found = []
     for _ in fields(kind):  # type: ignore[arg-type]
@@ -136,7 +151,20 @@ def run_buckets(
 
 
 def run_results(rows: pa.Table, kind: type[Tables]) -> Iterator[tuple[tuple[int, int], Tables]]:
-    """Yield results by bucket and run from rows of ``TASK_SCHEMA``; raise the first error."""
+    """Yield results by bucket and run from rows of ``TASK_SCHEMA``; raise the first error.
+
+    Args:
+        rows: Rows of ``ARROW_SCHEMA`` from all tasks.
+        kind: Dataclass of the results.
+
+    Yields:
+        Bucket and run, and the result.
+
+    Raises:
+        InvalidInput: A task raised it.
+        LedgerDamaged: A task raised it.
+        TaskFailed: A task failed otherwise.
+    """
     places = rows.select(["bucket", "run", "error"]).to_pylist()
     failed = {row["bucket"]: row["error"] for row in places if row["error"] is not None}
     if failed:
@@ -165,7 +193,15 @@ def prepare_worker() -> None:
 
 
 def task_rows(bucket: int, work: Callable[[int], Iterable[tuple[int, Any]]]) -> RowBatches:
-    """Yield the results of one bucket, or its error, as rows of ``TASK_SCHEMA``."""
+    """Yield the results of one bucket, or its error, as rows of ``TASK_SCHEMA``.
+
+    Args:
+        bucket: Bucket number.
+        work: Called with the bucket; yields run numbers and results (dataclasses of tables and truth values).
+
+    Yields:
+        One row a batch. A ``CausewayError`` becomes a row with its name and text.
+    """
     try:
         with convert_storage_errors():
             for run, result in work(bucket):

@@ -100,7 +100,14 @@ class NameCodes:
 
 
 def drop_unused_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return a dictionary column without unused entries."""
+    """Return a dictionary column without unused entries.
+
+    Args:
+        column: Dictionary column of texts.
+
+    Returns:
+        The column itself if all entries are used; else a column with the same values.
+    """
     places, entries = _used_entries(column)
     if len(entries) == len(column.dictionary):
         return column
@@ -209,6 +216,12 @@ def parse_numbers(texts: pa.Array) -> ParsedNumbers:
     """Parse texts as integers: decimal digits, or ``0x`` and hexadecimal digits, of any length.
 
     A ``+`` and surrounding spaces are ignored; a ``-`` means ``NEGATIVE``, also for 0. Null is ``EMPTY``.
+
+    Args:
+        texts: Texts (string), n values.
+
+    Returns:
+        Words, shape (n, 4), uint64, least significant first, and a ``DigitsStatus`` for each text.
     """
     from causeway.ledger.number_loops import parse_number_slices as read
 
@@ -224,7 +237,14 @@ def parse_numbers(texts: pa.Array) -> ParsedNumbers:
 
 
 def limb_columns(numbers: ParsedNumbers) -> list[pa.Array]:
-    """Return the four columns (``LIMBS``) of numbers, null where not ``GOOD``."""
+    """Return the four columns (``LIMBS``) of numbers, null where not ``GOOD``.
+
+    Args:
+        numbers: Numbers, n values.
+
+    Returns:
+        Four uint64 columns of n values, least significant first.
+    """
     missing = numbers.found != DigitsStatus.GOOD
     mask = missing if missing.any() else None
     return [pa.array(np.ascontiguousarray(numbers.words[:, word]), mask=mask) for word in range(4)]
@@ -232,6 +252,12 @@ def limb_columns(numbers: ParsedNumbers) -> list[pa.Array]:
 
 def amount_words(limbs: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Words, npt.NDArray[np.bool_]]:
     """Return the numbers of the four columns ``LIMBS``, and a mask of non-null rows.
+
+    Args:
+        limbs: The columns ``LIMBS``, uint64, n values each.
+
+    Returns:
+        Words, shape (n, 4), uint64, least significant first, 0 for null; and the mask, shape (n,).
 
     Raises:
         ValueError: There are not four columns, or a row is null in some of them only.
@@ -274,6 +300,12 @@ def amount_texts(limbs: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
 
 def amount_limbs(numbers: Sequence[int | None]) -> list[pa.Array]:
     """Return the four columns of Python integers.
+
+    Args:
+        numbers: Integers from 0 to 2**256 - 1, or None.
+
+    Returns:
+        Columns ``LIMBS``, uint64, null for None.
 
     Raises:
         ValueError: A number is negative or above 2**256 - 1.

@@ -98,7 +98,14 @@ def _commit_merges(ledger: Ledger, found: list[FileMerge], threads: int) -> Ledg
 
 
 def plan_merges(ledger: Ledger) -> list[FileMerge]:
-    """Return the due merges."""
+    """Return the due merges.
+
+    Args:
+        ledger: The ledger as of its last commit.
+
+    Returns:
+        Merges of files of one table and bucket, or a single merge that spreads rows over buckets; empty: none due.
+    """
     of: dict[tuple[str, int | None], list[StoredFile]] = {}
     for file in ledger.live:
         if file.table not in REWRITTEN_TABLES:
@@ -171,7 +178,16 @@ def _sort_table(rows: pa.Table, table: str) -> pa.Table:
 
 
 def split_by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> pa.Table:
-    """Sort rows of all buckets by bucket, stably."""
+    """Sort rows of all buckets by bucket, stably.
+
+    Args:
+        rows: Rows of a table.
+        buckets: Number of buckets.
+        table: Name of the table.
+
+    Returns:
+        The rows.
+    """
     if not rows.num_rows:
         return rows
     parts = group_by_bucket(rows.unify_dictionaries().combine_chunks(), buckets, table)
@@ -179,7 +195,14 @@ def split_by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> pa.T
 
 
 def current_inputs(inputs: Iterable[InputFile]) -> list[InputFile]:
-    """Return inputs without those replaced by a longer input of the same file."""
+    """Return inputs without those replaced by a longer input of the same file.
+
+    Args:
+        inputs: Inputs of a ledger.
+
+    Returns:
+        The inputs without duplicates, in order.
+    """
     every = list(dict.fromkeys(inputs))
     gone_on = {(each.file, each.mapping, each.goes_on) for each in every if each.goes_on}
     return [each for each in every if (each.file, each.mapping, each.bytes) not in gone_on]

@@ -162,7 +162,14 @@ OUTCOME_ERRORS: dict[LedgerEvent, OutcomeInput] = {
 
 
 def fold_events(inputs: frozenset[OutcomeInput] | set[OutcomeInput]) -> MessageState:
-    """Fold a set of events into a state."""
+    """Fold a set of events into a state.
+
+    Args:
+        inputs: Events of a message; their order does not matter.
+
+    Returns:
+        The state of the message.
+    """
     state = MessageState.UNKNOWN
     for each in sorted(inputs):
         state = TRANSITIONS[state][each]
@@ -223,7 +230,14 @@ _OPEN = np.array(
 
 
 def message_outcomes(states: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """Return the outcomes of messages (codes of ``OUTCOMES``) by state."""
+    """Return the outcomes of messages (codes of ``OUTCOMES``) by state.
+
+    Args:
+        states: ``MessageState`` of each message, int8.
+
+    Returns:
+        Positions in ``OUTCOMES``, int8.
+    """
     return _OUTCOME_OF_STATE[states]
 
 

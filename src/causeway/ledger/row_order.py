@@ -161,6 +161,12 @@ def ledger_order(rows: pa.Table) -> Rows:
     (null first), event (in the order of ``EVENTS``), chain, revision, height, position (null first). The sort is
     stable.
 
+    Args:
+        rows: Rows of a bucket (``LEDGER_SCHEMA``).
+
+    Returns:
+        Row numbers, int64.
+
     Raises:
         InvalidInput: An event is unknown.
     """
@@ -279,14 +285,29 @@ def _tuples(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[object, ...]
 
 
 def unify_columns(rows: pa.Table) -> pa.Table:
-    """Return rows with one dictionary and one chunk a column, for fast random access."""
+    """Return rows with one dictionary and one chunk a column, for fast random access.
+
+    Args:
+        rows: Any table.
+
+    Returns:
+        The table itself if each column has one chunk.
+    """
     if all(column.num_chunks == 1 for column in rows.columns):
         return rows
     return rows.unify_dictionaries().combine_chunks()
 
 
 def take_rows(rows: pa.Table, order: Rows) -> pa.Table:
-    """Return rows in the order of row numbers; ``order`` has each row at most once."""
+    """Return rows in the order of row numbers; ``order`` has each row at most once.
+
+    Args:
+        rows: Any table.
+        order: Row numbers, int64.
+
+    Returns:
+        The rows; the table itself if ``order`` is all its rows in order.
+    """
     if len(order) == rows.num_rows and bool((order[1:] > order[:-1]).all()):
         return rows
     places = pa.array(order)
@@ -429,6 +450,13 @@ def assign_header_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16
 
     It is the hash of the chain (``lane_word``, as the source of a lane without other names), xor the hash of the
     segment (``height >> 18``), modulo ``buckets``.
+
+    Args:
+        rows: Rows with ``chain`` and ``height``.
+        buckets: Number of buckets.
+
+    Returns:
+        Bucket numbers, uint16.
     """
     names = NameCodes()
     codes = names.codes(rows["chain"])
@@ -437,7 +465,15 @@ def assign_header_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16
 
 
 def assign_watermark_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
-    """Return the bucket of each watermark: as for a header, with the hash of its lane."""
+    """Return the bucket of each watermark: as for a header, with the hash of its lane.
+
+    Args:
+        rows: Rows with the columns of ``LANE``, and ``height``.
+        buckets: Number of buckets.
+
+    Returns:
+        Bucket numbers, uint16.
+    """
     lanes, codes = number_lanes(rows)
     words = np.array([lane_word(lane) for lane in lanes], dtype=np.uint64)
     return _buckets(words[codes], rows["height"], buckets)
@@ -476,6 +512,13 @@ def assign_value_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]
     """Return the bucket of each movement of value.
 
     It is the bucket of its message; without a message, the bucket of a header of its chain.
+
+    Args:
+        rows: Movements (``VALUE_SCHEMA``).
+        buckets: Number of buckets.
+
+    Returns:
+        Bucket numbers, uint16.
     """
     found = message_buckets(rows, buckets)
     nameless = ~(np.asarray(rows["index"].is_valid()) | np.asarray(rows["message_id"].is_valid()))
@@ -488,6 +531,12 @@ def sort_value(rows: pa.Table) -> pa.Table:
     """Sort movements of value by message, chain, height, position and statement.
 
     The message is its lane, its index (null first) or, without index, its ``message_id``.
+
+    Args:
+        rows: Movements of a bucket (``VALUE_SCHEMA``).
+
+    Returns:
+        The sorted rows.
     """
     unnumbered = np.flatnonzero(~np.asarray(rows["index"].is_valid()))
     named = np.zeros(rows.num_rows, dtype=np.uint32)
@@ -505,6 +554,12 @@ def deduplicate_value(rows: pa.Table) -> pa.Table:
 
     Equal movements in one file are distinct movements. If several files report equal movements of one chain and height,
     the file with most of them counts; of several such files, the first by name.
+
+    Args:
+        rows: Movements of a bucket (``VALUE_SCHEMA``).
+
+    Returns:
+        The counted movements, in the given order.
     """
     same = [name for name in rows.schema.names if name not in STATEMENT]
     has_position = np.asarray(rows["chain"].is_valid()) & np.asarray(rows["height"].is_valid())

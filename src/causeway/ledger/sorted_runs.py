@@ -142,7 +142,16 @@ class RunWriter:
 
 
 def spread_rows(rows: pa.Table, buckets: int, table: str = "ledger") -> tuple[pa.Table, BucketSpread]:
-    """Order rows by bucket; return them, the buckets and their row counts."""
+    """Order rows by bucket; return them, the buckets and their row counts.
+
+    Args:
+        rows: Rows of the table.
+        buckets: Number of buckets.
+        table: Name of the table.
+
+    Returns:
+        The rows in bucket order; and the bucket numbers, ascending, with the number of rows of each.
+    """
     if buckets == 1:
         return rows, ((0,), (rows.num_rows,))
     row_buckets = (LAYOUTS[table].buckets_of if table in LAYOUTS else message_buckets)(rows, buckets)
@@ -196,7 +205,15 @@ def write_bucket(storage: Storage, name: str, bucket: int, runs: Sequence[Spoole
 
 
 def sort_bucket_rows(rows: pa.Table, table: str) -> pa.Table:
-    """Sort the rows of a bucket; events are deduplicated here, movements only when read."""
+    """Sort the rows of a bucket; events are deduplicated here, movements only when read.
+
+    Args:
+        rows: Rows of a bucket, with all columns of the table.
+        table: Name of the table.
+
+    Returns:
+        The sorted rows.
+    """
     if table in LAYOUTS:
         return LAYOUTS[table].in_order(rows.unify_dictionaries().combine_chunks())
     return drop_repeats(rows)
@@ -220,7 +237,16 @@ def _batches(storage: Storage, bucket: int, runs: Sequence[SpooledRun]) -> Itera
 
 
 def read_run_bucket(storage: Storage, run: SpooledRun, bucket: int) -> pa.Table:
-    """Return the rows of a bucket in a run."""
+    """Return the rows of a bucket in a run.
+
+    Args:
+        storage: Storage of the ledger.
+        run: The run, in memory or in a file.
+        bucket: Bucket number, one of ``run.buckets``.
+
+    Returns:
+        The rows; columns that are null in the whole run may be missing.
+    """
     place = run.buckets.index(bucket)
     if run.rows is not None:
         return run.rows.slice(sum(run.counts[:place]), run.counts[place])
@@ -233,7 +259,15 @@ def read_run_bucket(storage: Storage, run: SpooledRun, bucket: int) -> pa.Table:
 
 
 def fill_columns(rows: pa.Table, table: str = "ledger") -> pa.Table:
-    """Return rows with all columns of their table."""
+    """Return rows with all columns of their table.
+
+    Args:
+        rows: Rows with some columns of the table.
+        table: Name of the table.
+
+    Returns:
+        The rows; missing columns are null.
+    """
     schema = table_schema(table)
     columns = [
         rows[field.name] if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type) for field in schema

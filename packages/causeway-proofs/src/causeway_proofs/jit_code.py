@@ -186,14 +186,30 @@ def is_in_use() -> bool:
 
 
 def loop_name(loop: Callable[..., Any]) -> str:
-    """Return the name of a loop in the cache."""
+    """Return the name of a loop in the cache.
+
+    Args:
+        loop: function of a module.
+
+    Returns:
+        Module, qualified name and first line number, as one text.
+    """
     return f"{loop.__module__}.{loop.__qualname__}-{loop.__code__.co_firstlineno}"
 
 
 def find_loop(
     loop: Callable[..., Any], arguments: Sequence[LoopArgument] | None, allocates: bool
 ) -> LoadedLoop | InnerLoop | None:
-    """Return a loop from the cached code, or None."""
+    """Return a loop from the cached code, or None.
+
+    Args:
+        loop: the function.
+        arguments: types of the arguments; None: callable from other loops only.
+        allocates: the loop may allocate arrays.
+
+    Returns:
+        The loaded loop; an ``InnerLoop`` if ``arguments`` is None; None if the code is missing.
+    """
     if arguments is None:
         return InnerLoop(loop, allocates)
     codes = _codes()
@@ -202,7 +218,15 @@ def find_loop(
 
 
 def save_code(place: Path, codes: Sequence[MachineCode]) -> None:
-    """Write code to a folder, and remove it again if it does not load. Raises ``OSError``."""
+    """Write code to a folder, and remove it again if it does not load.
+
+    Args:
+        place: the cache folder; the file is ``LOADED_LOOPS`` in it.
+        codes: machine code of the loops.
+
+    Raises:
+        OSError: the file cannot be written, or the process that tries it does not start.
+    """
     listed = [(code.name, code.entry, [*code.environments], len(code.content)) for code in codes]
     head = json.dumps(listed).encode()
     content = len(head).to_bytes(_LENGTH_BYTES, "little") + head + b"".join(code.content for code in codes)
@@ -218,7 +242,14 @@ def save_code(place: Path, codes: Sequence[MachineCode]) -> None:
 
 
 def load_loops(path: Path) -> dict[str, Callable[..., Any]] | None:
-    """Return the loops of a file by name, None if missing, corrupted or for another processor."""
+    """Return the loops of a file by name, None if missing, corrupted or for another processor.
+
+    Args:
+        path: file written by ``save_code``.
+
+    Returns:
+        Compiled functions by name (``loop_name``), or None.
+    """
     try:
         content = path.read_bytes()
     except OSError:

@@ -37,7 +37,18 @@ _cached_loops: list[str] = []
 def compile_or_load(
     loop: Callable[..., Any], result: LoopArgument | None, arguments: Sequence[LoopArgument] | None, *, allocates: bool
 ) -> Callable[..., Any]:
-    """Return a loop as machine code, from disk if cached."""
+    """Return a loop as machine code, from disk if cached.
+
+    Args:
+        loop: the function.
+        result: type of the result.
+        arguments: types of the arguments; without them or ``result``, numba compiles the loop with its callers or at
+            its first call.
+        allocates: the loop may allocate arrays.
+
+    Returns:
+        The compiler's function.
+    """
     njit: Any = numba.njit
     inline = not allocates and arguments is None
     compiled = njit(nogil=True, _nrt=allocates, forceinline=inline)(loop)
@@ -67,7 +78,14 @@ def _with_compiled(loop: Callable[..., Any]) -> None:
 
 
 def numba_type(kind: LoopArgument) -> Any:
-    """Return the compiler's type of an argument type."""
+    """Return the compiler's type of an argument type.
+
+    Args:
+        kind: a scalar, array or named tuple type.
+
+    Returns:
+        The type, as of ``numba.types``.
+    """
     if isinstance(kind, ScalarArgument):
         return getattr(types, kind.name)
     if isinstance(kind, NamedTupleArgument):
@@ -123,6 +141,9 @@ def _seal(code: bytes, signature: Any, codegen: Any) -> bytes:
 
 def save_loaded_loops(place: Path) -> None:
     """Write the machine code of all loops of this process to one file, for ``jit_code``.
+
+    Args:
+        place: the cache folder, with the cached code of each loop.
 
     Raises:
         OSError: the file cannot be written.

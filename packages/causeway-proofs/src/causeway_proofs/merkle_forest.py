@@ -132,7 +132,18 @@ def run_roots(
 def roots_at(
     positions: SidePositions, leaves: Digests, counts: Rows, sides: Digests, prefix: bytes = INNER_PREFIX
 ) -> Digests:
-    """Return the roots of runs with sides at ``positions``, without validation."""
+    """Return the roots of runs with sides at ``positions``, without validation.
+
+    Args:
+        positions: the sides of each run, from ``side_positions``.
+        leaves: leaf digests of all runs, shape (n, 32).
+        counts: leaves of each run, int64.
+        sides: side digests in the order of ``positions``, shape (m, 32).
+        prefix: prefix of inner nodes.
+
+    Returns:
+        Roots, shape (runs, 32), uint8.
+    """
     nodes = np.ascontiguousarray(leaves)
     for level in range(int(positions.level.max()) + 1 if len(positions.level) else 0):
         rows = np.flatnonzero(positions.level == level)

@@ -31,7 +31,15 @@ _UNDOING = (LedgerEvent.FAILED, LedgerEvent.REJECTED, LedgerEvent.TIMED_OUT, Led
 
 
 def find_contradictions(bucket: BucketMessages) -> list[Finding]:
-    """Return findings about exclusive ends of a message, and about excessive refunds."""
+    """Return findings about exclusive ends of a message, and about excessive refunds.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        One finding for each reason, with empty ``rows`` where there is none; an empty list for a run without errors,
+        failures, rejections, time-outs and refunds.
+    """
     columns = bucket.columns
     if not len(columns.errors) and not columns.events.intersection(map(event_code, _UNDOING)):
         return []
@@ -122,7 +130,14 @@ RECEIPT_EVENTS = (
 
 
 def check_agreement(bucket: BucketMessages) -> CheckResult:
-    """Check "agreement": both chains report the same end, within the message's limits."""
+    """Check "agreement": both chains report the same end, within the message's limits.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        Findings, and the number of sent messages with an end or a limit by lane.
+    """
     sent = bucket.has(LedgerEvent.SENT)
     limited = sent & ((bucket.timeouts.height != NO_HEIGHT) | (bucket.timeouts.time != NO_TIME))
     ended = sent & bucket.has(*ENDS)
@@ -194,7 +209,14 @@ def _height_after(bucket: BucketMessages, rows: Ints) -> Words:
 
 
 def needs_destination_heights(bucket: BucketMessages) -> bool:
-    """Return True if a message with a height limit timed out; other runs may show lower heights."""
+    """Return True if a message with a height limit timed out; other runs may show lower heights.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        True if the check of the time-outs needs heights of the destination.
+    """
     return bool(
         (bucket.has(LedgerEvent.SENT) & bucket.has(LedgerEvent.TIMED_OUT) & (bucket.timeouts.height != NO_HEIGHT)).any()
     )

@@ -36,7 +36,14 @@ _PLACE = ("height", "position", "stated_by", "source_file", "source_row")
 
 
 def bucket_backing(value: pa.Table) -> pa.Table:
-    """Sum the movements of a bucket (``VALUE_SCHEMA``) between chains (``BACKING_SCHEMA``)."""
+    """Sum the movements of a bucket (``VALUE_SCHEMA``) between chains (``BACKING_SCHEMA``).
+
+    Args:
+        value: Movements of a bucket (``VALUE_SCHEMA``).
+
+    Returns:
+        Rows of ``BACKING_SCHEMA``: the last movement of each kind (``ALL``, ``CAME``, ``UNSEEN``).
+    """
     from causeway.audit.value_loops import add_rows
 
     rows, other, is_arrival = _cross_chain_movements(value)

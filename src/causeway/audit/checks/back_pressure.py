@@ -145,7 +145,14 @@ def message_orders(bucket: BucketMessages, rows: Ints) -> Words:
 
 
 def find_dense_ranges(bucket: BucketMessages) -> pa.Table:
-    """Bound the messages in flight of a run by ranges (``DENSE_RANGES_SCHEMA``)."""
+    """Bound the messages in flight of a run by ranges (``DENSE_RANGES_SCHEMA``).
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        Rows of ``DENSE_RANGES_SCHEMA`` for the lanes with a capacity; empty without any.
+    """
     lanes = bucket.numbers(CAPACITY)[0]
     own = InflightMessages.of(bucket, lanes)
     if not len(own.rows):
@@ -221,7 +228,15 @@ def _ascending(*keys: Array) -> Ints:
 
 
 def count_examined(lanes: pa.Table, promises: LanePromises) -> pa.Table:
-    """Count the examined messages of each lane. ``lanes``: ``RunResult.lanes``."""
+    """Count the examined messages of each lane. ``lanes``: ``RunResult.lanes``.
+
+    Args:
+        lanes: Number of messages ``sent`` by lane (``RunResult.lanes``).
+        promises: Guarantees of lanes.
+
+    Returns:
+        Rows of ``COUNTS_SCHEMA`` with empty ``verdict`` and ``reason``, for lanes with a capacity and messages.
+    """
     sums = lanes.group_by(list(LANE)).aggregate([("sent", "sum")])
     promised = np.array([promises.of(lane).get(CAPACITY) is not None for lane in table_lanes(sums)], bool)
     examined = sums.filter(pa.array(promised & (sums["sent_sum"].to_numpy() > 0)))

@@ -176,7 +176,14 @@ class CausalLinks:
 
 
 def undecided_links(compared: LinkComparison) -> tuple[pa.Table, pa.Table]:
-    """Return a finding for each lane with uncompared links, and their counts."""
+    """Return a finding for each lane with uncompared links, and their counts.
+
+    Args:
+        compared: Comparison of all links of a ledger.
+
+    Returns:
+        Findings (``VIOLATIONS_SCHEMA`` without ``example``) with verdict ``UNKNOWN``, and counts (``COUNTS_SCHEMA``).
+    """
     found = [
         {
             **dict(zip(LANE, lane, strict=True)),

@@ -31,7 +31,14 @@ __all__ = ["check_conservation", "find_unattributed_payments"]
 
 
 def check_conservation(bucket: BucketMessages) -> CheckResult:
-    """Check "conservation": received and paid amounts of each message equal the sent ones."""
+    """Check "conservation": received and paid amounts of each message equal the sent ones.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        Findings, and the number by lane of messages with a value outcome, if the lane conserves value.
+    """
     value = np.where(bucket.promised("conserved")[bucket.lane], bucket.messages.value, 0)
     rows, by = bucket.messages.value_row.astype(np.int64), bucket.messages.value_by
     found = [Finding("conservation", UNKNOWN, "amount_unseen", rows[value == 1])]

@@ -63,6 +63,12 @@ def find_continuations(bucket: BucketMessages) -> pa.Table:
     """Return the messages that sendings of a run continue (``CONTINUATIONS_SCHEMA``).
 
     Forged messages and protocol messages continue nothing: no check covers their arrival.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        One row a pair (``CONTINUATIONS_SCHEMA``).
     """
     columns = bucket.columns
     if not columns.rows.has("continues"):
@@ -83,7 +89,14 @@ def find_continuations(bucket: BucketMessages) -> pa.Table:
 
 
 def are_too_many_names(names: int) -> bool:
-    """Return True if the number of names exceeds the maximum."""
+    """Return True if the number of names exceeds the maximum.
+
+    Args:
+        names: Number of names of a ledger.
+
+    Returns:
+        True above ``MAX_NAMES``.
+    """
     return names > MAX_NAMES
 
 
@@ -91,6 +104,12 @@ def resolve_continuations(tables: Iterable[pa.Table]) -> ContinuedNames | None:
     """Return the continued messages, or None if there are too many.
 
     Of several continuations of a message the last one counts. Cycles are excluded: none of their messages arrives.
+
+    Args:
+        tables: Continuations of each run (``CONTINUATIONS_SCHEMA``).
+
+    Returns:
+        Names and last send times of continued messages.
     """
     every = pa.concat_tables([CONTINUATIONS_SCHEMA.empty_table(), *tables])
     if every["name"].null_count or are_too_many_names(every.num_rows):
@@ -156,7 +175,14 @@ _ARRIVED = (
 
 
 def check_delivery(bucket: BucketMessages) -> CheckResult:
-    """Check "delivery": every message is executed, answered, refunded, or pending in time."""
+    """Check "delivery": every message is executed, answered, refunded, or pending in time.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        Findings, and the number of checked messages by lane.
+    """
     state = bucket.messages.state
     dropped = is_one_of_codes(state, (MessageState.DROPPED, MessageState.DISCARDED))
     # A dropped message is lost, even if the input lacks its sending.
@@ -255,7 +281,14 @@ def _late(bucket: BucketMessages, messages: Ints) -> list[Finding]:
 
 
 def find_arrivals(bucket: BucketMessages) -> Array:
-    """Return the row that proves the arrival of each message, or -1."""
+    """Return the row that proves the arrival of each message, or -1.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        Row numbers in the run, one for each message, int32.
+    """
     found = bucket.first(LedgerEvent.RECEIVED)
     for event in ARRIVAL:
         if event_code(event) in bucket.columns.events:
@@ -278,7 +311,14 @@ MAX_HEIGHTS = 1 << 22
 
 
 def find_reached_heights(bucket: BucketMessages) -> pa.Table:
-    """Return the heights of receipts of messages with a height limit (``REACHED_SCHEMA``)."""
+    """Return the heights of receipts of messages with a height limit (``REACHED_SCHEMA``).
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        Rows of ``REACHED_SCHEMA``, one for each chain and height, with the latest time.
+    """
     columns = bucket.columns
     rows = bucket.first(LedgerEvent.RECEIVED)[bucket.timeouts.height != NO_HEIGHT].astype(np.int64)
     rows = rows[rows >= 0]
@@ -300,12 +340,26 @@ def find_reached_heights(bucket: BucketMessages) -> pa.Table:
 
 
 def are_too_many_heights(heights: int) -> bool:
-    """Return True if the number of heights exceeds the maximum."""
+    """Return True if the number of heights exceeds the maximum.
+
+    Args:
+        heights: Number of heights of a ledger.
+
+    Returns:
+        True above ``MAX_HEIGHTS``.
+    """
     return heights > MAX_HEIGHTS
 
 
 def merge_reached_heights(tables: Iterable[pa.Table]) -> Mapping[str, ReachedHeights] | None:
-    """Return the heights of each chain by time, or None if there are too many."""
+    """Return the heights of each chain by time, or None if there are too many.
+
+    Args:
+        tables: Reached heights of each run (``REACHED_SCHEMA``).
+
+    Returns:
+        Times and least heights by chain.
+    """
     every = pa.concat_tables([REACHED_SCHEMA.empty_table(), *tables])
     if every["chain"].null_count or are_too_many_heights(every.num_rows):
         return None

@@ -354,7 +354,14 @@ class SharedNumbers:
 
 
 def lane_group(lane: Lane) -> LaneGroup:
-    """Return the group of a lane."""
+    """Return the group of a lane.
+
+    Args:
+        lane: Protocol, source, destination and name.
+
+    Returns:
+        Protocol, source and name.
+    """
     return lane[0], lane[1], lane[3]
 
 
@@ -383,7 +390,14 @@ def candidate_groups(
 
 
 def sent_indices(bucket: BucketMessages) -> pa.Table:
-    """Return the sent indices of the lanes of candidate groups in a run (``NUMBERS_SCHEMA``)."""
+    """Return the sent indices of the lanes of candidate groups in a run (``NUMBERS_SCHEMA``).
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+
+    Returns:
+        One row a lane (``NUMBERS_SCHEMA``); indices are ascending, uint64.
+    """
     groups = bucket.known.shared
     if not groups:
         return NUMBERS_SCHEMA.empty_table()

@@ -24,6 +24,13 @@ def find_partial_receipts(bucket: BucketMessages, again: Ints) -> Bools:
     """Return a mask of repeated rows that are partial receipts.
 
     The receipts of their message, all nonzero, add up to at most the sent amount of one asset.
+
+    Args:
+        bucket: Rows of a run and the outcome of its messages.
+        again: Row numbers of repeated rows, int64.
+
+    Returns:
+        Mask, shape of ``again``.
     """
     columns, messages = bucket.columns, bucket.messages
     message, receipt = columns.message_of(again), columns.event[again] == event_code(LedgerEvent.RECEIVED)

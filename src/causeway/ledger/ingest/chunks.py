@@ -79,7 +79,14 @@ class RecordPiece:
 
 
 def decompressed_name(name: str) -> str:
-    """Return a file name without the ending of its compression."""
+    """Return a file name without the ending of its compression.
+
+    Args:
+        name: File name or path.
+
+    Returns:
+        The name without ``.gz``, ``.bz2`` or ``.zst``.
+    """
     ending = next((ending for ending in _PACKED if name.endswith(ending)), "")
     return name.removesuffix(ending)
 
@@ -241,7 +248,16 @@ def _line_end(content: bytes, start: int, separator: bytes | None, *, ended: boo
 
 
 def find_line_end(content: bytes, start: int = 0, *, ended: bool = False) -> int:
-    """Return the end of the CSV line at ``start``, 0: none. ``ended``: no data follows."""
+    """Return the end of the CSV line at ``start``, 0: none. ``ended``: no data follows.
+
+    Args:
+        content: Bytes of a CSV file.
+        start: Position of the line in ``content``, in bytes.
+        ended: ``content`` goes to the end of the file.
+
+    Returns:
+        Position after the line end, in bytes.
+    """
     found = (_LAST_LINE_END if ended else _LINE_END).search(content, start)
     return 0 if found is None else found.end()
 
@@ -271,6 +287,13 @@ def find_record_ends(content: bytes, separator: bytes | None) -> npt.NDArray[np.
     """Return the end of each record, after its line end.
 
     In CSV a lone carriage return is a line end as well. ``separator``: as of ``read_pieces``.
+
+    Args:
+        content: Whole records; the last one may have no line end.
+        separator: Field separator of CSV; None: a record is a line.
+
+    Returns:
+        Positions in bytes, ascending, int64; a last record without line end has none.
     """
     if separator is None or _is_plain(content, separator):
         return np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == _FEED) + 1
@@ -288,7 +311,15 @@ def _places(content: bytes, separator: bytes) -> tuple[npt.NDArray[np.int64], in
 
 
 def count_records(piece: RecordPiece, separator: bytes | None) -> int:
-    """Return the number of records of a piece; ``separator``: as of ``read_pieces``."""
+    """Return the number of records of a piece; ``separator``: as of ``read_pieces``.
+
+    Args:
+        piece: Whole records of a file.
+        separator: Field separator of CSV; None: a record is a line.
+
+    Returns:
+        Number of records; a broken piece counts as one.
+    """
     content = piece.content
     if piece.broken is not None:
         return 1

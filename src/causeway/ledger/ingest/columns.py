@@ -38,7 +38,14 @@ _IGNORED = str.maketrans("", "", " _-")
 
 
 def fold_name(name: str) -> str:
-    """Return a name for loose comparison: lower case, without spaces, ``-`` and ``_``."""
+    """Return a name for loose comparison: lower case, without spaces, ``-`` and ``_``.
+
+    Args:
+        name: Name of a column.
+
+    Returns:
+        The folded name.
+    """
     return name.translate(_IGNORED).lower()
 
 
@@ -121,6 +128,14 @@ class RecordColumns:
 def read_csv_header(line: bytes, delimiter: str, where: str) -> list[str]:
     """Return the column names of CSV.
 
+    Args:
+        line: Header line without its line end, UTF-8.
+        delimiter: Field separator.
+        where: Name of the file, for messages.
+
+    Returns:
+        Names in file order, without surrounding spaces; at most ``MAX_COLUMNS``.
+
     Raises:
         BadFile: The header is invalid.
     """
@@ -149,7 +164,18 @@ def read_csv_header(line: bytes, delimiter: str, where: str) -> list[str]:
 def parse_csv(
     piece: RecordPiece, names: Sequence[str], wanted: Collection[str], delimiter: str, named: Collection[str] = ()
 ) -> RecordColumns:
-    """Parse a piece of CSV. ``named``: columns with few distinct values, read as dictionaries."""
+    """Parse a piece of CSV. ``named``: columns with few distinct values, read as dictionaries.
+
+    Args:
+        piece: Whole records of a CSV file.
+        names: Names of all columns, in file order.
+        wanted: Names of the columns to read.
+        delimiter: Field separator.
+        named: Columns with few distinct values.
+
+    Returns:
+        The records, numbered from 1 in the piece.
+    """
     if piece.broken is not None:
         return _reject_piece(piece)
     content = piece.content
@@ -406,7 +432,15 @@ def _gather_slices(data: Any, starts: Any, stops: Any, missing: Any) -> pa.Array
 
 
 def decode_text(found: RecordColumns, binary: dict[str, pa.Array]) -> RecordColumns:
-    """Decode columns of bytes to texts; reject records with invalid UTF-8."""
+    """Decode columns of bytes to texts; reject records with invalid UTF-8.
+
+    Args:
+        found: The records; it is modified.
+        binary: Columns of bytes by name, one value a record.
+
+    Returns:
+        ``found`` with the texts; records with invalid UTF-8 move to ``broken``.
+    """
     bad = np.zeros(len(found.rows), dtype=bool)
     reasons: dict[int, str] = {}
     for name, column in binary.items():

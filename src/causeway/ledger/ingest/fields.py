@@ -428,7 +428,15 @@ class FieldRows:
 
 
 def is_one_of(column: pa.Array, texts: Sequence[str]) -> RowMask:
-    """Return a mask of rows whose text is one of ``texts``."""
+    """Return a mask of rows whose text is one of ``texts``.
+
+    Args:
+        column: Texts, a dictionary of texts, or a column that casts to texts.
+        texts: The texts.
+
+    Returns:
+        Mask, shape (n,); null: False.
+    """
     if pa.types.is_dictionary(column.type):
         is_one = _mask(pc.is_in(column.dictionary, pa.array(texts, pa.string())))
         found: RowMask = np.append(is_one, np.False_)[_indices(column)]

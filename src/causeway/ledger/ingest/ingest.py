@@ -190,7 +190,16 @@ def ingest_files(
 
 
 def to_ingest_result(done: CommitResult, skipped: int, others: int) -> IngestResult:
-    """Convert the result of a commit."""
+    """Convert the result of a commit.
+
+    Args:
+        done: Result of the commit.
+        skipped: Number of files that were already ingested.
+        others: Number of files of other formats in the folder.
+
+    Returns:
+        The counts of the ingest.
+    """
     counts = done.counts
     return IngestResult(
         None if done.commit is None else done.commit.number,
@@ -210,7 +219,14 @@ def to_ingest_result(done: CommitResult, skipped: int, others: int) -> IngestRes
 
 
 def mapping_digest(mapping: MappingDocument) -> str:
-    """Return the SHA-256 of the content of a mapping, as hexadecimal digits."""
+    """Return the SHA-256 of the content of a mapping, as hexadecimal digits.
+
+    Args:
+        mapping: Meaning of the records.
+
+    Returns:
+        64 digits.
+    """
     text = json.dumps(mapping.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -236,7 +252,15 @@ def open_target(lake: str, buckets: int | None = None) -> Ledger | None:
 
 
 def choose_bucket_count(sources: Sequence[SourceFile], mapping: MappingDocument) -> int:
-    """Return the bucket count of a new ledger: a power of two."""
+    """Return the bucket count of a new ledger: a power of two.
+
+    Args:
+        sources: Files to ingest; their number of rows is estimated from their sizes.
+        mapping: Meaning of the records, with the formats of files.
+
+    Returns:
+        Number of buckets, at most ``MAX_BUCKETS``.
+    """
     rows = 0
     for source in sources:
         size = source.size if is_divisible(source.path) else 5 * source.size

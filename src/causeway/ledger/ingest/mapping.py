@@ -116,7 +116,15 @@ acknowledgements of ``errors``; receipts of messages without an id, by ``order``
 
 
 def has_format(formats: Sequence[str], file: str) -> bool:
-    """Return True if a file name has an ending of one of some formats."""
+    """Return True if a file name has an ending of one of some formats.
+
+    Args:
+        formats: Names of formats (``ENDINGS``).
+        file: File name; an ending of compression is ignored.
+
+    Returns:
+        True if it has one, in upper or lower case.
+    """
     return decompressed_name(file).lower().endswith(tuple(ending for each in formats for ending in ENDINGS[each]))
 
 

@@ -512,6 +512,12 @@ def to_plain_column(column: pa.Array) -> pa.Array:
 
     Dictionaries of texts stay dictionaries, and bytes become ``0x`` and digits. Of floats, integers below 2**53 are
     exact; other values become texts that are no integers.
+
+    Args:
+        column: Column of a Parquet file, of any type.
+
+    Returns:
+        Texts, a dictionary of texts, timestamps or integers; dates become timestamps in microseconds.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -550,7 +556,14 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
 def format_hex(column: pa.LargeBinaryArray) -> pa.Array:
-    """Format bytes as ``0x`` and two digits a byte."""
+    """Format bytes as ``0x`` and two digits a byte.
+
+    Args:
+        column: Bytes, n values.
+
+    Returns:
+        Texts (string), null for null.
+    """
     data, offsets = text_slices(column)
     lengths = np.where(valid_mask(column), np.diff(offsets), 0)
     ends = np.cumsum(2 * lengths + 2)

@@ -59,12 +59,27 @@ WHOLE_FILE = FilePart()
 
 
 def is_divisible(file: str) -> bool:
-    """Return True if parts of a file can be read separately: it is not compressed."""
+    """Return True if parts of a file can be read separately: it is not compressed.
+
+    Args:
+        file: File name.
+
+    Returns:
+        True without an ending of compression.
+    """
     return decompressed_name(file) == file
 
 
 def is_appendable_text(file: str, mapping: MappingDocument) -> bool:
-    """Return True if a file is uncompressed text that may grow."""
+    """Return True if a file is uncompressed text that may grow.
+
+    Args:
+        file: File name.
+        mapping: Meaning of the records, with the formats of files.
+
+    Returns:
+        True for CSV and JSON lines without compression.
+    """
     return mapping.file_format(file) != "parquet" and is_divisible(file)
 
 

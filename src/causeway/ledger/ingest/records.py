@@ -199,7 +199,14 @@ def _of_columns(event: EventSection, names: Collection[str] | None) -> EventSect
 
 
 def dictionary_columns(mapping: MappingDocument) -> frozenset[str]:
-    """Return the columns that the mapping reads only as names, with few distinct values."""
+    """Return the columns that the mapping reads only as names, with few distinct values.
+
+    Args:
+        mapping: Meaning of the records.
+
+    Returns:
+        Names of columns.
+    """
     names: set[str] = set()
     others: set[str] = set()
     for whole in map(mapping.of, mapping.rows):

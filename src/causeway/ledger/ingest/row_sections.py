@@ -68,7 +68,14 @@ _MAX_DIGITS = 256
 
 
 def has_leading_zero(texts: pa.Array) -> pa.Array:
-    """Return a mask of texts that begin with a zero before another digit."""
+    """Return a mask of texts that begin with a zero before another digit.
+
+    Args:
+        texts: Texts (string).
+
+    Returns:
+        Boolean column, null for null.
+    """
     return pc.match_substring_regex(texts, _LEADING_ZERO)
 
 
@@ -131,17 +138,38 @@ def _short(value: object) -> object:
 
 
 def as_list(value: object) -> object:
-    """Wrap a text in a list; return other values unchanged."""
+    """Wrap a text in a list; return other values unchanged.
+
+    Args:
+        value: Value of a mapping.
+
+    Returns:
+        A list for a text.
+    """
     return [value] if isinstance(value, str) else value
 
 
 def is_none(value: object) -> bool:
-    """Return True for None."""
+    """Return True for None.
+
+    Args:
+        value: Value of a field.
+
+    Returns:
+        True for None only.
+    """
     return value is None
 
 
 def is_empty(value: object) -> bool:
-    """Return True for an empty value."""
+    """Return True for an empty value.
+
+    Args:
+        value: Value of a field.
+
+    Returns:
+        True for None, 0, and empty texts and collections.
+    """
     return not value
 
 
@@ -355,14 +383,28 @@ class HeaderSection(EventSection):
 
 
 def iterate_fields(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
-    """Yield the fields that are set."""
+    """Yield the fields that are set.
+
+    Args:
+        event: Section of a mapping.
+
+    Yields:
+        Name of the field, without a final underscore, and its section.
+    """
     for name, value in event:
         if isinstance(value, FieldSection):
             yield name.removesuffix("_"), value
 
 
 def iterate_field_parts(field: FieldSection) -> Iterator[FieldSection]:
-    """Yield a field and its joined parts."""
+    """Yield a field and its joined parts.
+
+    Args:
+        field: Section of a field.
+
+    Yields:
+        The field, and the parts of ``join`` in order, each with its own parts.
+    """
     yield field
     for part in field.join:
         yield from iterate_field_parts(part)

@@ -135,7 +135,15 @@ class PendingInput:
 
 
 def inspect_file(storage: Storage, path: str) -> SourceFile | None:
-    """Inspect a file; return None if it is no regular file."""
+    """Inspect a file; return None if it is no regular file.
+
+    Args:
+        storage: Folder of the file.
+        path: Path in the folder.
+
+    Returns:
+        The file with its size in bytes and modification time in nanoseconds.
+    """
     name = displayed_path(path)
     if isinstance(storage.place, LocalPlace):
         try:
@@ -150,13 +158,26 @@ def inspect_file(storage: Storage, path: str) -> SourceFile | None:
 
 
 def displayed_path(path: str) -> str:
-    """Return a path as UTF-8 without characters that a terminal interprets."""
+    """Return a path as UTF-8 without characters that a terminal interprets.
+
+    Args:
+        path: Path; it need not be valid UTF-8.
+
+    Returns:
+        The path, with escapes for such characters and bytes.
+    """
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def locate_source(source: str) -> tuple[Storage, str | None]:
     """Return the folder of a file and its name, or a folder and None.
+
+    Args:
+        source: Path or URI of a file or folder.
+
+    Returns:
+        The folder, and the name of the file in it or None.
 
     Raises:
         InvalidInput: The source does not exist or is unsuitable.
@@ -187,7 +208,15 @@ def _no_ledger(folder: Storage, source: str) -> Storage:
 
 
 def list_files(folder: Storage, formats: Sequence[str]) -> tuple[list[SourceFile], int]:
-    """Return a folder's files of given formats, and the number of others, without dot files."""
+    """Return a folder's files of given formats, and the number of others, without dot files.
+
+    Args:
+        folder: The folder.
+        formats: Names of formats (``ENDINGS``).
+
+    Returns:
+        The files, and the number of others.
+    """
     if isinstance(folder.place, LocalPlace):
         names = [name for name in folder.list("") if not name.startswith(".")]
         inspected = [inspect_file(folder, name) if has_format(formats, name) else None for name in names]
@@ -227,7 +256,15 @@ def find_sources(source: str, mapping: MappingDocument) -> tuple[list[SourceFile
 
 
 def no_files_error(source: str, mapping: MappingDocument) -> InvalidInput:
-    """Return the error for a source without files."""
+    """Return the error for a source without files.
+
+    Args:
+        source: Path or URI, as the user gave it.
+        mapping: Meaning of the records, with the formats of files.
+
+    Returns:
+        The error, not raised.
+    """
     endings = ", ".join(ending for each in mapping.format for ending in ENDINGS[each])
     return InvalidInput(f"{source}: no files of format {' or '.join(mapping.format)} ({endings})")
 

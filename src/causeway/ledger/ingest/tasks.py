@@ -303,12 +303,28 @@ def _ends_whole(last: IngestedRecords) -> bool:
 
 
 def sort_bucket(job: IngestJob, bucket: int, runs: Sequence[SpooledRun]) -> list[StoredFile]:
-    """Write the rows of a bucket as files of the ledger."""
+    """Write the rows of a bucket as files of the ledger.
+
+    Args:
+        job: The ingest, with the storage of the ledger.
+        bucket: Bucket number.
+        runs: Spooled runs of one table.
+
+    Returns:
+        The files, sorted and without duplicates.
+    """
     return write_bucket(job.lake, job.name(), bucket, runs)
 
 
 def digest_file(source: SourceFile) -> str | tuple[str, str]:
-    """Return the SHA-256 of a file; for an unreadable one, the reason and a text."""
+    """Return the SHA-256 of a file; for an unreadable one, the reason and a text.
+
+    Args:
+        source: The file.
+
+    Returns:
+        64 hexadecimal digits; or the reason (``BadFile.reason``) and a text.
+    """
     try:
         return str(source.digest().hexdigest())
     except BadFile as error:

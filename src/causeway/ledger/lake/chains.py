@@ -91,7 +91,14 @@ def build_header_rows(headers: pa.Table, names: RunNames, taken_back_at: int | N
 
 
 def hex_column(column: pa.ChunkedArray) -> pa.Array:
-    """Format bytes as hexadecimal digits; empty values become null."""
+    """Format bytes as hexadecimal digits; empty values become null.
+
+    Args:
+        column: Bytes, n values.
+
+    Returns:
+        Texts (string), two digits a byte, without ``0x``.
+    """
     whole = column.combine_chunks().cast(pa.large_binary())
     data, offsets = text_slices(whole)
     first, last = (int(offsets[0]), int(offsets[-1])) if len(whole) else (0, 0)
@@ -222,7 +229,14 @@ COLUMNS = ("height", "tick", "chain", "number", "hash", "parent", "root")
 
 
 def sort_headers_by_chain(headers: pa.Table) -> pa.Table:
-    """Sort header log rows by chain and height, stably, in one chunk a column."""
+    """Sort header log rows by chain and height, stably, in one chunk a column.
+
+    Args:
+        headers: Rows with ``chain`` and ``height``.
+
+    Returns:
+        The sorted rows, all columns.
+    """
     headers = headers.combine_chunks()
     order = stable_order(headers["chain"].to_numpy(), headers["height"].to_numpy().astype(np.uint64))
     return headers if bool((order[1:] > order[:-1]).all()) else headers.take(pa.array(order)).combine_chunks()

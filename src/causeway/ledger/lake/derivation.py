@@ -343,7 +343,14 @@ def _exclude_calls(rows: Frame, names: Frame) -> Frame:
 
 
 def read_run_names(lake: Lake) -> RunNames:
-    """Return the names behind the numbers in the logs of a lake."""
+    """Return the names behind the numbers in the logs of a lake.
+
+    Args:
+        lake: Lake of a run.
+
+    Returns:
+        Names of protocol, asset, chains and programs, and the length of a tick in microseconds.
+    """
     about, programs = lake.about(), lake.topology("programs")
     numbers = programs["number"].to_numpy().astype(np.uint64)
     order = np.argsort(numbers)

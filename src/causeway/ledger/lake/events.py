@@ -387,7 +387,14 @@ class EventDerivation:
 
 
 def draft_queued_sends(messages: Frame) -> Frame:
-    """Return drafts of sendings of messages outside of lanes."""
+    """Return drafts of sendings of messages outside of lanes.
+
+    Args:
+        messages: Messages, from ``extract_messages``.
+
+    Returns:
+        Drafts of ``SENT`` on the chain of each message.
+    """
     return draft_sent_events(messages, messages["chain"], Happened.SENT, log=EVENTS_LOG)
 
 
@@ -395,6 +402,12 @@ def ending_rows(events: Frame) -> npt.NDArray[np.bool_]:
     """Return a mask of rows that end the wait of a message named by its call.
 
     A response refused while it waits is sent all the same, as a reject.
+
+    Args:
+        events: Rows of the log ``events``.
+
+    Returns:
+        Mask, shape (n,).
     """
     found: npt.NDArray[np.bool_] = has_event(events, Event.REJECTED) & (events["kind"] == Kind.REQUEST)
     return found | has_event(events, Event.TIMED_OUT) | has_event(events, Event.DROPPED)

@@ -179,6 +179,9 @@ def require_stored(uri: str) -> None:
 def reject_file(uri: str) -> None:
     """Reject a path that is not a folder.
 
+    Args:
+        uri: Path or URI of a lake or ledger.
+
     Raises:
         InvalidInput: The path exists and is not a folder.
     """

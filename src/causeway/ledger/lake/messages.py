@@ -114,7 +114,16 @@ class MessageReferences(NamedTuple):
 
 
 def read_run_logs(outbound: pa.Table, events: pa.Table, collected: pa.Table) -> RunLogs:
-    """Convert log tables to frames with numbered rows."""
+    """Convert log tables to frames with numbered rows.
+
+    Args:
+        outbound: Rows of the log ``outbound``.
+        events: Rows of the log ``events``, of the same heights.
+        collected: Rows of the log ``collected``, of the same heights.
+
+    Returns:
+        The frames; in ``events`` the rows of a timed-out message are reduced to its time-out.
+    """
     timed_out = _normalize_timeouts(number_rows(events, "chain"))
     return RunLogs(number_rows(outbound, "source"), timed_out, number_rows(collected, "chain"))
 
@@ -200,13 +209,28 @@ def extract_messages(logs: RunLogs) -> Frame:
 
 
 def has_event(events: Frame, event: Event) -> Mask:
-    """Return a mask of rows of the log ``events`` with an event."""
+    """Return a mask of rows of the log ``events`` with an event.
+
+    Args:
+        events: Rows of the log ``events``.
+        event: The flag.
+
+    Returns:
+        Mask, shape (n,).
+    """
     found: Mask = (events["events"] & np.uint16(event)) > 0
     return found
 
 
 def is_chain_made_answer(events: Frame) -> Mask:
-    """Return a mask of rows about an answer of the receiver's own chain, in no lane."""
+    """Return a mask of rows about an answer of the receiver's own chain, in no lane.
+
+    Args:
+        events: Rows of the log ``events``.
+
+    Returns:
+        Mask, shape (n,).
+    """
     via = events["via"]
     found: Mask = (events["source"] == np.uint32(NO_CHAIN)) & ((via == Via.SYNTHETIC) | (via == Via.TIMEOUT))
     return found & (has_event(events, Event.RECEIVED) | has_event(events, Event.DROPPED))
@@ -216,6 +240,12 @@ def is_lane_reference(events: Frame) -> Mask:
     """Return a mask of rows about the message at their position in a lane.
 
     Control rows count only with a receipt or a time-out; others describe actions of chains and relayers.
+
+    Args:
+        events: Rows of the log ``events``.
+
+    Returns:
+        Mask, shape (n,).
     """
     on_lane = events["source"] != np.uint32(NO_CHAIN)
     ends = has_event(events, Event.RECEIVED) | has_event(events, Event.TIMED_OUT)
@@ -224,7 +254,14 @@ def is_lane_reference(events: Frame) -> Mask:
 
 
 def is_call_reference(events: Frame) -> Mask:
-    """Return a mask of rows that refer to an earlier message by its call."""
+    """Return a mask of rows that refer to an earlier message by its call.
+
+    Args:
+        events: Rows of the log ``events``.
+
+    Returns:
+        Mask, shape (n,).
+    """
     outside = events["source"] == np.uint32(NO_CHAIN)
     outside &= (events["kind"] != Kind.INGRESS) & (events["kind"] != Kind.CONTROL)
     found: Mask = (
@@ -237,7 +274,14 @@ def is_call_reference(events: Frame) -> Mask:
 
 
 def is_forged(messages: Frame) -> Mask:
-    """Return a mask of messages that a chain put into a lane without a program sending them."""
+    """Return a mask of messages that a chain put into a lane without a program sending them.
+
+    Args:
+        messages: Messages, from ``extract_messages``.
+
+    Returns:
+        Mask, shape (n,).
+    """
     queue_index = messages["queue_index"]
     found: Mask = queue_index == np.uint64(FORGED)
     found |= (messages["kind"] == Kind.REQUEST) & (queue_index == np.uint64(NO_QUEUE))
@@ -246,7 +290,14 @@ def is_forged(messages: Frame) -> Mask:
 
 
 def is_answer_delivery(events: Frame) -> Mask:
-    """Return a mask of rows that deliver an answer to its caller and so acknowledge the request."""
+    """Return a mask of rows that deliver an answer to its caller and so acknowledge the request.
+
+    Args:
+        events: Rows of the log ``events``.
+
+    Returns:
+        Mask, shape (n,).
+    """
     delivered = has_event(events, Event.ANSWERED) | (
         has_event(events, Event.RECEIVED) & has_event(events, Event.DROPPED)
     )
@@ -255,7 +306,14 @@ def is_answer_delivery(events: Frame) -> Mask:
 
 
 def answered_requests(answers: Frame) -> Frame:
-    """Return the calls (``CALL``, ``height``) that answers respond to."""
+    """Return the calls (``CALL``, ``height``) that answers respond to.
+
+    Args:
+        answers: Rows of the log ``events`` about answers.
+
+    Returns:
+        One row an answer; sender and receiver are exchanged.
+    """
     return Frame(
         {
             "kind": np.full(len(answers), Kind.REQUEST, dtype=np.uint8),
@@ -269,7 +327,14 @@ def answered_requests(answers: Frame) -> Frame:
 
 
 def collected_places(collected: Frame) -> tuple[Frame, Rows]:
-    """Return the positions (``LANE_COLUMNS``, ``height``) of collected messages, and their rows."""
+    """Return the positions (``LANE_COLUMNS``, ``height``) of collected messages, and their rows.
+
+    Args:
+        collected: Rows of the log ``collected``: ranges of indices of a lane.
+
+    Returns:
+        One position a message, and the row of ``collected`` that has it, int64.
+    """
     ranges = np.flatnonzero(collected["what"] == COLLECTED_MESSAGES)
     rows, index = expand_ranges(collected["begin"][ranges], collected["end"][ranges])
     rows = ranges[rows]
@@ -278,7 +343,14 @@ def collected_places(collected: Frame) -> tuple[Frame, Rows]:
 
 
 def payload_hashes(payload: pa.Array) -> npt.NDArray[np.uint8]:
-    """Return the SHA-256 of each payload, shape (n, 32)."""
+    """Return the SHA-256 of each payload, shape (n, 32).
+
+    Args:
+        payload: Bytes or texts, n values.
+
+    Returns:
+        Digests, uint8.
+    """
     data, offsets = text_slices(payload)
     return digest_slices(HashFunction.SHA256, data, offsets[:-1], offsets[1:])
 
@@ -288,6 +360,13 @@ def field_hashes(rows: Frame, before: npt.NDArray[np.uint8] | None = None) -> np
 
     The fields are kind, sender, receiver, callback, amount and code, as eight bytes each, little-endian, after the
     digest ``before`` if given.
+
+    Args:
+        rows: Rows with ``CALL``, ``amount_high``, ``amount_low`` and ``code``, unsigned.
+        before: Digests, shape (n, 32), uint8; or None.
+
+    Returns:
+        Digests.
     """
     words = np.stack([rows[name].astype("<u8") for name in (*CALL, *_CARRIED)], axis=1)
     fields = np.ascontiguousarray(words).view(np.uint8).reshape(len(rows), -1)
@@ -300,6 +379,13 @@ def differs_from_message(rows: Frame, messages: Frame) -> Mask:
     """Return a mask of rows that contradict their message.
 
     The code of a request is excluded: it is the outcome of the request.
+
+    Args:
+        rows: Rows of a log about messages.
+        messages: The message of each row.
+
+    Returns:
+        Mask, shape (n,).
     """
     found: Mask = (rows["kind"] == Kind.RESPONSE) & (rows["code"] != messages["code"])
     for name in (*CALL, *_CARRIED[:2]):
@@ -406,7 +492,15 @@ def find_referenced_messages(logs: RunLogs, own: Mask, further: Sequence[Frame] 
 
 
 def has_wanted_name(messages: Frame, wanted: MessageReferences) -> Mask:
-    """Return a mask of messages with a wanted name, at any height."""
+    """Return a mask of messages with a wanted name, at any height.
+
+    Args:
+        messages: Messages, from ``extract_messages``.
+        wanted: References by position and by call; their heights are ignored.
+
+    Returns:
+        Mask, shape (n,).
+    """
     found = np.zeros(len(messages), dtype=bool)
     for references, keys in ((wanted.lanes, LANE_COLUMNS), (wanted.calls, CALL)):
         if len(references):
@@ -448,7 +542,19 @@ class DraftName(IntEnum):
 def draft_sent_events(
     messages: Frame, chain: Any, event: Happened, *, log: int = OUTBOUND, detail: Any = UNSEEN_NAME, hashed: bool = True
 ) -> Frame:
-    """Return drafts of an event of messages at the time of their sending."""
+    """Return drafts of an event of messages at the time of their sending.
+
+    Args:
+        messages: Messages, from ``extract_messages``.
+        chain: Chain of the event, uint32, a value for each message or one for all.
+        event: The event.
+        log: Log of the row (index in ``LOGS``).
+        detail: Code of the detail, int32, a value for each message or one for all.
+        hashed: The hash of the message is meaningful for this event.
+
+    Returns:
+        One draft a message, at its height.
+    """
     in_lane = messages["form"] == MessageForm.LANE
     control = in_lane & (messages["kind"] == Kind.CONTROL)
     return build_drafts(
@@ -524,7 +630,16 @@ def empty_drafts() -> Frame:
 
 
 def draft_column(name: str, value: Any, length: int) -> npt.NDArray[Any]:
-    """Return a column of drafts from one value a row, or one for all."""
+    """Return a column of drafts from one value a row, or one for all.
+
+    Args:
+        name: Name of a column of drafts (``DRAFT``).
+        value: Array with a value for each row, or one value for all.
+        length: Number of drafts.
+
+    Returns:
+        The column, of the dtype of drafts; shape (length,), or (length, 32) for ``hash``.
+    """
     default = _DEFAULTS[name]
     if np.ndim(value) == np.ndim(default):
         return repeat_value(value if np.ndim(value) else default.dtype.type(value), length)
@@ -533,7 +648,17 @@ def draft_column(name: str, value: Any, length: int) -> npt.NDArray[Any]:
 
 
 def draft_reverts(rows: Frame, reasons: NameCodes, at: int, tick: int) -> Frame:
-    """Return rows that revert drafts due to a fork at ``at``; ``position``: the reverted height."""
+    """Return rows that revert drafts due to a fork at ``at``; ``position``: the reverted height.
+
+    Args:
+        rows: Drafts to revert.
+        reasons: Codes of details; names of events are added.
+        at: Height of the reversal.
+        tick: Tick of the reversal.
+
+    Returns:
+        The drafts of the reversals, with the reverted event as ``detail``.
+    """
     names = np.array([reasons.code(name) for name in EVENTS], dtype=np.int32)
     return rows.with_columns(
         detail=names[rows["event"]],
@@ -551,6 +676,12 @@ def assign_positions(rows: Frame) -> Frame:
 
     The position is the number of the row in the log. Without a position they would count as one event, recorded more
     than once. Other rows have no known position: a log is not in lane order.
+
+    Args:
+        rows: Drafts of one or more logs.
+
+    Returns:
+        The drafts, with ``position`` where repeated.
     """
     words = np.zeros(len(rows), dtype=np.uint64)
     for name in _SAME:

@@ -115,7 +115,15 @@ class RunNames:
 
 
 def lane_name(substream: int, own: bool) -> str:
-    """Return the name of a lane; ``own``: from a chain to itself."""
+    """Return the name of a lane; ``own``: from a chain to itself.
+
+    Args:
+        substream: Number of the lane between two chains.
+        own: Source and destination are the same chain.
+
+    Returns:
+        The name.
+    """
     return f"{LOCAL_LANES if own else ''}{substream}"
 
 
@@ -286,7 +294,17 @@ def _text(column: pa.DictionaryArray) -> pa.Array:
 def format_lane_names(
     source: npt.NDArray[np.uint32], destination: npt.NDArray[np.uint32], substream: U64, there: npt.NDArray[np.bool_]
 ) -> pa.DictionaryArray:
-    """Return the names of lanes, null outside of lanes (mask ``there``)."""
+    """Return the names of lanes, null outside of lanes (mask ``there``).
+
+    Args:
+        source: Source of each row, shape (n,), uint32.
+        destination: Destination of each row, shape (n,), uint32.
+        substream: Number of the lane, shape (n,), uint64.
+        there: Mask of rows in lanes, shape (n,).
+
+    Returns:
+        Dictionary column of n texts.
+    """
     coded_lanes = pa.array(np.ascontiguousarray(substream)).dictionary_encode()
     distinct, at = coded_lanes.dictionary.to_pylist(), coded_lanes.indices.to_numpy()
     texts = [lane_name(each, own) for own in (False, True) for each in distinct]
@@ -341,12 +359,29 @@ def _known(column: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def mask_numbers(values: npt.NDArray[np.uint64], missing: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return numbers with nulls where ``missing``."""
+    """Return numbers with nulls where ``missing``.
+
+    Args:
+        values: Numbers, shape (n,), uint64.
+        missing: Mask, shape (n,).
+
+    Returns:
+        uint64 column of n values.
+    """
     return pa.array(np.ascontiguousarray(values), mask=np.ascontiguousarray(missing) if missing.any() else None)
 
 
 def names_from_codes(codes: npt.NDArray[np.int64], count: int, names: Sequence[str]) -> pa.DictionaryArray:
-    """Return names by code, null for codes out of range."""
+    """Return names by code, null for codes out of range.
+
+    Args:
+        codes: Index of a name for each row, shape (n,), int64.
+        count: Number of valid codes, from 0 to it exclusive.
+        names: The names, at least ``count``.
+
+    Returns:
+        Dictionary column of n texts.
+    """
     missing = (codes < 0) | (codes >= count)
     indices = pa.array(np.where(missing, 0, codes).astype(np.int32), mask=missing if missing.any() else None)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.string()))

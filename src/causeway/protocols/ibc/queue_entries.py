@@ -165,7 +165,14 @@ def position_leaves(queues: Frame, part: bytes, positions: U64, zones: ZoneNetwo
 
 
 def position_hashes(positions: U64) -> Digests:
-    """Return the hashes of heads and tails as values."""
+    """Return the hashes of heads and tails as values.
+
+    Args:
+        positions: Heads or tails, shape (n,), uint64.
+
+    Returns:
+        Digests, shape (n, 32), uint8.
+    """
     return digest_rows(HashFunction.SHA256, positions.astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES))
 
 

@@ -306,6 +306,12 @@ def pending_runs(state: State) -> Frame:
 
     In a send queue: entries that the destination, as seen by relayers, has not received. In a receipt queue: written,
     unpruned entries that it has not processed.
+
+    Args:
+        state: State of the chains.
+
+    Returns:
+        Rows of ``RUNS_SCHEMA``.
     """
     runs = state.runs
     runs = runs.filter(runs["source"] != runs["destination"])

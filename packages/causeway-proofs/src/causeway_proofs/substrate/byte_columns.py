@@ -38,7 +38,14 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def column_offsets(column: pa.LargeBinaryArray) -> Rows:
-    """Return the offsets of the values in ``column_data(column)``, shape (n + 1,)."""
+    """Return the offsets of the values in ``column_data(column)``, shape (n + 1,).
+
+    Args:
+        column: n values; may be a slice.
+
+    Returns:
+        Offsets in bytes, int64; a view of the column's buffer unless it is empty.
+    """
     buffer = column.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(1, dtype=np.int64)
@@ -46,7 +53,14 @@ def column_offsets(column: pa.LargeBinaryArray) -> Rows:
 
 
 def column_data(column: pa.LargeBinaryArray) -> Bytes:
-    """Return the bytes that ``column_offsets(column)`` points into."""
+    """Return the bytes that ``column_offsets(column)`` points into.
+
+    Args:
+        column: the values; may be a slice.
+
+    Returns:
+        Bytes of the whole buffer, uint8, one dimension; empty without a buffer.
+    """
     buffer = column.buffers()[2]
     return np.empty(0, dtype=np.uint8) if buffer is None else np.frombuffer(buffer, dtype=np.uint8)
 
@@ -55,6 +69,14 @@ def column_from_buffers(data: Bytes, offsets: Rows, valid: npt.NDArray[np.bool_]
     """Return the column with values ``data[offsets[i] : offsets[i + 1]]``, without a copy.
 
     Values are null where ``valid``, if given, is false.
+
+    Args:
+        data: bytes of the values, uint8, one dimension.
+        offsets: offsets in bytes, shape (n + 1,), ascending.
+        valid: mask of values, shape (n,); None: no nulls.
+
+    Returns:
+        The column, n values.
     """
     buffers = np.ascontiguousarray(offsets, dtype=np.int64), np.ascontiguousarray(data)
     return pa.LargeBinaryArray.from_buffers(
@@ -63,7 +85,14 @@ def column_from_buffers(data: Bytes, offsets: Rows, valid: npt.NDArray[np.bool_]
 
 
 def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
-    """Convert flags to an Arrow bitmap, or None if all are true."""
+    """Convert flags to an Arrow bitmap, or None if all are true.
+
+    Args:
+        valid: mask of values, shape (n,); None: no nulls.
+
+    Returns:
+        One bit a value, least significant first; 1: valid.
+    """
     if valid is None or bool(valid.all()):
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -71,6 +100,12 @@ def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
 
 def digest_column(digests: Digests) -> pa.LargeBinaryArray:
     """Convert digests, shape (n, 32), to a byte column.
+
+    Args:
+        digests: digests, shape (n, 32), uint8.
+
+    Returns:
+        n values of 32 bytes.
 
     Raises:
         InvalidInput: shape or dtype differs.
@@ -80,14 +115,28 @@ def digest_column(digests: Digests) -> pa.LargeBinaryArray:
 
 
 def offsets_from_lengths(lengths: npt.NDArray[np.integer]) -> Rows:
-    """Return the offsets of consecutive values of the given lengths."""
+    """Return the offsets of consecutive values of the given lengths.
+
+    Args:
+        lengths: length of each value in bytes, shape (n,).
+
+    Returns:
+        Offsets, shape (n + 1,), int64; the first is 0.
+    """
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def concat_values(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """Concatenate the columns of ``parts`` row by row."""
+    """Concatenate the columns of ``parts`` row by row.
+
+    Args:
+        parts: columns of n values each.
+
+    Returns:
+        Column of n values, null where any part is null.
+    """
     # Not at import time: PyArrow imports pandas for it.
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", LARGE_BINARY))
 
