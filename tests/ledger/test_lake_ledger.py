@@ -37,7 +37,7 @@ STREAM_OF_ONE = 'limits = "deployed"\ntimeouts = "on"\nrequest_lifetime_seconds 
 
 def ledger_texts(lake: str, range_rows: int, held: int) -> tuple[list[str], list[str]]:
     """Return the rows of a lake's ledger and its movements of value, sorted, as text."""
-    ledger = LedgerDerivation(Lake.at(lake), range_rows=range_rows, most_held=held)
+    ledger = LedgerDerivation(Lake.at(lake), range_rows=range_rows, max_retained=held)
     parts = list(ledger.rows(0, ledger.lake.last_height() + 1))
     rows = pa.concat_tables([*(part.rows for part in parts), ledger.drafts_to_rows(ledger.waiting())])
     value = pa.concat_tables([part.value for part in parts])

@@ -70,7 +70,7 @@ def check(ledger: Ledger, every: list[pa.Table]) -> None:
         assert ledger.rows(bucket, ["index"])["index"].equals(expected["index"])
     assert sorted(ledger.table("quarantine")["source_row"].to_pylist()) == list(range(len(every)))
     assert ledger.table("observed")["last_height"].to_pylist() == ([len(every) - 1] if every else [])
-    assert {each.file for each in ledger.taken()} == {f"f{number}" for number in range(len(every))}
+    assert {each.file for each in ledger.ingested_inputs()} == {f"f{number}" for number in range(len(every))}
     assert ledger.counts.get("rows", 0) == sum(each.num_rows for each in every)
 
 

@@ -184,9 +184,9 @@ def test_every_used_byte_is_verified_and_no_other(pairs: LakeNetwork, monkeypatc
     def taken() -> tuple[Any, ...]:
         reader = BucketReader(pairs.deployment, pairs.lake, 1, manifest)
         kernel = pairs.deployment.kernel
-        assert reader.taken is not None
-        shown = [reader.taken.rows(name, table.schema) for name, table in kernel.tables().items()]
-        return tuple(len(rows) for rows in [*shown, reader.taken.entries(0, kernel.outbound) or ()])
+        assert reader.pulled is not None
+        shown = [reader.pulled.rows(name, table.schema) for name, table in kernel.tables().items()]
+        return tuple(len(rows) for rows in [*shown, reader.pulled.entries(0, kernel.outbound) or ()])
 
     with monkeypatch.context() as patch:
         counted = CountingStorage(patch)

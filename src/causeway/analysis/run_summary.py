@@ -31,11 +31,11 @@ from causeway.storage.table_schemas import TableSchemas
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The figures and audit of a run's ledger. ``taken_back``: rows reverted by forks."""
+    """The figures and audit of a run's ledger. ``reverted``: rows reverted by forks."""
 
     figures: LedgerFigures
     audit: AuditResult
-    taken_back: Mapping[str, int] = field(default_factory=dict)
+    reverted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -71,7 +71,7 @@ class RunSummary:
             "out_of_order": checks["order"].violated,
             "forged": totals["forged"],
             "ingress_refused": totals["refused_from_users"],
-            **self.taken_back,
+            **self.reverted,
         }
 
     @property

@@ -401,7 +401,7 @@ class _Counting:
     passes: BucketPasses
     asked: FigureRequest
     buckets: list[int]
-    told: PassProgress
+    progress: PassProgress
     kept: FiguresCache | None
 
     def all(self) -> tuple[PartialFigures, CrossLaneReplies | None]:
@@ -410,7 +410,7 @@ class _Counting:
         naming: list[int] = []
         rest = _FiguresMerger(self.asked.worst)
         for bucket, figures in self._bucket_figures():
-            self.told.bucket(bucket)
+            self.progress.bucket(bucket)
             if _count(figures, "naming") or self.asked.where:
                 naming.append(bucket)
             if _count(figures, "unanswered"):

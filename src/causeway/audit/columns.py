@@ -237,7 +237,7 @@ class RowColumns:
         return found
 
     @cached_property
-    def taken_back(self) -> npt.NDArray[np.int8]:
+    def reverted_event(self) -> npt.NDArray[np.int8]:
         """Event that each ``reverted`` row reverts, -1 in other rows.
 
         Raises:
@@ -289,15 +289,15 @@ class RowColumns:
         from causeway.audit.message_loops import mark_reverted
 
         alive = self.indexed if not len(self.ident) else ((self.indexed == 1) | (self.ident >= 0)).astype(np.uint8)
-        if event_code(LedgerEvent.REVERTED) not in self.events or not (self.taken_back >= 0).any():
+        if event_code(LedgerEvent.REVERTED) not in self.events or not (self.reverted_event >= 0).any():
             return alive
         alive = alive.copy()
         # Only messages with a ``reverted`` row need a check.
         touched = np.zeros(len(self.starts) - 1, dtype=bool)
-        touched[self.message[self.taken_back >= 0]] = True
+        touched[self.message[self.reverted_event >= 0]] = True
         rows = np.flatnonzero(touched[self.message])
-        back = self.taken_back[rows] >= 0
-        event = np.where(back, self.taken_back[rows], self.event[rows])
+        back = self.reverted_event[rows] >= 0
+        event = np.where(back, self.reverted_event[rows], self.event[rows])
         times, heights = order_preserving_times(self.time[rows]), self.height[rows]
         places = np.where(back, heights, times), np.where(back, times, heights)
         order = np.lexsort((rows, *places, back, self.chain[rows], event, self.message[rows]))

@@ -194,7 +194,7 @@ class _InProcess:
     ledger: Ledger
     rows: list[int]
     limit: int
-    told: PassProgress
+    progress: PassProgress
 
     def __call__(
         self, known: LaneContext, before: dict[PieceKey, PrecedingPositions], only: RunResults | None
@@ -205,7 +205,7 @@ class _InProcess:
             chosen = None if only is None else only[bucket]
             value = bucket_value(self.ledger, bucket)
             passed = check_bucket(bucket_parts(self.ledger, bucket), known, before, self.limit, chosen, value)
-            self.told.bucket(bucket)
+            self.progress.bucket(bucket)
             return passed
 
         with pass_threads() as pool:
@@ -225,7 +225,7 @@ class _OnSpark:
     tables: tuple[pa.Table, pa.Table]
     end: int | None
     limit: int
-    told: PassProgress
+    progress: PassProgress
 
     def __call__(
         self, known: LaneContext, before: dict[PieceKey, PrecedingPositions], only: RunResults | None
@@ -251,7 +251,7 @@ class _OnSpark:
         finally:
             shared.unpersist()
         for bucket in buckets:
-            self.told.bucket(bucket)
+            self.progress.bucket(bucket)
         return collected.runs
 
     def check_chains(self, windows: ObservedWindowTable) -> Iterable[ChainAssertions]:

@@ -210,7 +210,7 @@ class Ledger:
         counts = ((each["values"].as_py(), each["counts"].as_py()) for each in reasons.value_counts())
         return dict(sorted((str(reason), count) for reason, count in counts))
 
-    def taken(self) -> Iterator[InputFile]:
+    def ingested_inputs(self) -> Iterator[InputFile]:
         """Yield the ingested part of each input file.
 
         Raises:

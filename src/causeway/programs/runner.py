@@ -164,9 +164,7 @@ class Programs:
                 elsewhere |= (find_positions(states[name]["program"], programs) >= 0) & (classes != place)
         return programs[missing | elsewhere]
 
-    def brought_up(
-        self, programs: U64, accounts: Frame, states: Mapping[str, Frame]
-    ) -> tuple[Frame, Mapping[str, Frame]]:
+    def install(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> tuple[Frame, Mapping[str, Frame]]:
         """Install and upgrade programs.
 
         Args:

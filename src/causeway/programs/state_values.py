@@ -87,7 +87,7 @@ _RULE = "a program keeps numbers, text, bytes, true, false and None, and lists a
 _KEY_RULE = "the keys of a dictionary are whole numbers, text or bytes"
 
 
-class NotKept(TypeError):
+class UnencodableState(TypeError):
     """A state value that would not decode to itself (a set, a tuple), or has no unique encoding."""
 
 
@@ -128,7 +128,7 @@ def ensure_storable(value: Any, name: str) -> None:
         name: Its name, for errors.
 
     Raises:
-        NotKept: A part of it cannot; the text names the part, its type and the allowed types.
+        UnencodableState: A part of it cannot; the text names the part, its type and the allowed types.
     """
     if type(value) in _SCALARS:
         return
@@ -138,7 +138,7 @@ def ensure_storable(value: Any, name: str) -> None:
         if type(content) in _TABLES:
             if not set(map(type, content)) <= _KEYS:
                 key = next(key for key in content if type(key) not in _KEYS)
-                raise NotKept(f"{path} has the key {key!r}, a {type(key).__name__}; {_KEY_RULE}")
+                raise UnencodableState(f"{path} has the key {key!r}, a {type(key).__name__}; {_KEY_RULE}")
             if set(map(type, content.values())) <= _SCALARS:
                 continue
             items = [(item, f"{path}[{key!r}]") for key, item in content.items() if type(item) not in _SCALARS]
@@ -147,7 +147,7 @@ def ensure_storable(value: Any, name: str) -> None:
                 continue
             items = [(item, f"{path}[{row}]") for row, item in enumerate(content) if type(item) not in _SCALARS]
         else:
-            raise NotKept(f"{path} is a {type(content).__name__}; {_RULE}")
+            raise UnencodableState(f"{path} is a {type(content).__name__}; {_RULE}")
         if len(path) > 200:
-            raise NotKept(f"{path[:200]}... is nested too deeply")
+            raise UnencodableState(f"{path[:200]}... is nested too deeply")
         pending.extend(reversed(items))

@@ -297,7 +297,7 @@ class Kernel(Protocol[State, Content]):
         """
 
     @property
-    def held_heights(self) -> int:
+    def retained_heights(self) -> int:
         """Return the number of recent states that a process keeps in memory for ``Reads.past``.
 
         Such requests read and execute nothing.

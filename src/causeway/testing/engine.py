@@ -131,7 +131,7 @@ class Engine:
     """
 
     def __init__(self, running: _RunningScenario, memory: MemoryNetwork, traffic: LiveTraffic) -> None:
-        """Use ``begun`` or ``copy``."""
+        """Use ``create`` or ``copy``."""
         self._running, self.memory, self.traffic = running, memory, traffic
         self.clock = 0
         self.sends: list[Document] = []
@@ -172,7 +172,7 @@ class Engine:
             kernel = build_staged_kernel(scenario, stages, runner=TracedPrograms)
             numbers = kernel.numbers()
             deployment = Deployment(kernel, traffic, ((0, len(numbers)),), numbers)
-            engine = cls(_RunningScenario(document, scenario, topology), MemoryNetwork.begun(deployment), traffic)
+            engine = cls(_RunningScenario(document, scenario, topology), MemoryNetwork.create(deployment), traffic)
         engine.bound.update(bound)
         return engine
 
@@ -298,7 +298,7 @@ class Engine:
             frames = self.memory.frames
             states = {name: empty_frame(schema) for name, schema in programs.schemas().items()} | program_frames(frames)
             due = programs.outdated(programs.changed, frames["accounts"], states)
-            programs.brought_up(due, frames["accounts"], states)
+            programs.install(due, frames["accounts"], states)
         self._running, self._begun = _RunningScenario(document, scenario, stages[-1].topology), begun
         self._changed = self.clock if len(changes) == before else None
         self.memory.change(replace(self.memory.deployment, kernel=kernel))

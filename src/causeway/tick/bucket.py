@@ -205,11 +205,11 @@ class _StoredState:
         if name not in self.files or name not in self.frames or len(frame) < MIN_ROWS_IN_PARTS:
             return None
         changes = frame.changed_since(self.frames[name])
-        if changes is None or self.held(name) + len(changes.added) > MAX_CACHED_BYTES * len(frame):
+        if changes is None or self.stored_rows(name) + len(changes.added) > MAX_CACHED_BYTES * len(frame):
             return None
         return changes if len(self.files[name].files) < MAX_FILES else None
 
-    def held(self, name: str) -> int:
+    def stored_rows(self, name: str) -> int:
         """Return the number of rows in the files of a table."""
         return len(self.frames[name]) if self.files[name].whole else self.files[name].held
 
@@ -324,7 +324,7 @@ class _Writer:
         changes = before.changes(name, frame)
         if changes is None:
             return StateParts((self._write_frame(name, frame, table.schema),))
-        (rows, removed, _), stored = before.files[name], before.held(name)
+        (rows, removed, _), stored = before.files[name], before.stored_rows(name)
         if len(changes.added):
             rows = (*rows, self._write_frame(name, changes.added, table.schema))
         if len(changes.gone):

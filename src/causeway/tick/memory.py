@@ -49,7 +49,7 @@ class _MemoryRounds(RoundChain):
         return found[height]
 
     def _may_be_asked(self, height: int, last: int) -> bool:
-        back = max(RECENT_HEIGHTS, self.deployment.kernel.held_heights)
+        back = max(RECENT_HEIGHTS, self.deployment.kernel.retained_heights)
         return height % RECENT_HEIGHTS == 0 or last - height <= back
 
 
@@ -70,7 +70,7 @@ class MemoryNetwork:
     commits: dict[int, Mapping[str, Frame]] = field(default_factory=dict)
 
     @classmethod
-    def begun(cls, deployment: Deployment) -> MemoryNetwork:
+    def create(cls, deployment: Deployment) -> MemoryNetwork:
         """Create a network at height 0 from a deployment with one bucket."""
         rounds = _genesis_rounds(deployment)
         return cls(rounds, [rounds.line], [rounds.reports[0]])

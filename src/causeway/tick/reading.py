@@ -112,7 +112,7 @@ class BucketReader:
         return self.before if self.committed is None else self.committed
 
     @cached_property
-    def taken(self) -> PulledSlices | None:
+    def pulled(self) -> PulledSlices | None:
         """The slices that buckets offer this one; None for one bucket, or with states in memory."""
         exchange = self.before.exchange
         if exchange is None or self.states is not None:
@@ -225,8 +225,8 @@ class BucketReader:
     def _visible_rows(self, name: str, table: StateTable, own: Frame) -> Frame:
         """Return the rows of a state table visible to the bucket."""
         frames = [own]
-        if self.taken is not None:
-            frames.append(self.taken.rows(name, table.schema, self.bucket))
+        if self.pulled is not None:
+            frames.append(self.pulled.rows(name, table.schema, self.bucket))
         elif self.states is not None:
             frames += [state.frames()[name] for bucket, state in sorted(self.states.items()) if bucket != self.bucket]
         rows = concat(frames)
@@ -264,7 +264,7 @@ class BucketReader:
 
     def _offered_headers(self, manifest: Manifest) -> Frame | None:
         """Return the headers that buckets offered at a height, or None if only the logs have them."""
-        slices = self.taken
+        slices = self.pulled
         if manifest.height != self.before.height:
             exchange = manifest.exchange
             if exchange is None or not self.lake.storage.exists(exchange.path):
@@ -314,8 +314,8 @@ class BucketReader:
         first, end = self.deployment.buckets[self.bucket]
         is_local = bool(((parts["destination"] >= first) & (parts["destination"] < end)).all())
         rows = None
-        if exchanged and is_local and manifest.height == self.before.height and self.taken is not None:
-            rows = self.taken.entries(source, self.deployment.kernel.outbound)
+        if exchanged and is_local and manifest.height == self.before.height and self.pulled is not None:
+            rows = self.pulled.entries(source, self.deployment.kernel.outbound)
         if rows is None:
             rows = self._of_file(manifest, source, int(parts["destination"].min()), int(parts["destination"].max()) + 1)
         return _select_ranges(rows, parts)

@@ -167,7 +167,7 @@ CACHED_HEIGHTS = 64 << 20
 """Maximum bytes of cached outputs of committed heights."""
 
 SPARSE_ROWS = 64
-"""Spacing of cached states of uncommitted heights older than ``held_heights``."""
+"""Spacing of cached states of uncommitted heights older than ``retained_heights``."""
 
 
 @dataclass
@@ -180,7 +180,7 @@ class RoundChain:
         before: Manifest of the last height.
         states: States of all buckets at the last height.
         made: Outputs of heights that may be read again; others are read from the lake.
-        past: Ticks and states of earlier heights that may be read, including the last ``held_heights``.
+        past: Ticks and states of earlier heights that may be read, including the last ``retained_heights``.
         held: Bytes of ``made``.
         reports: Reports of the buckets for the last height, once one was executed.
         committed: Last height in the lake.
@@ -250,7 +250,7 @@ class RoundChain:
         """Return True if the state of a height stays in memory after a round of height ``last``."""
         kernel, back = self.deployment.kernel, last - height
         sparse = height > self.committed.height and height % SPARSE_ROWS == 0
-        return back <= kernel.held_heights or (sparse and back <= kernel.past_heights)
+        return back <= kernel.retained_heights or (sparse and back <= kernel.past_heights)
 
     def acknowledge_height(self, committed: Manifest) -> None:
         """Record that the lake has the last height."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.audit.stored import audit_ledger
-from causeway.ledger.ingest.commit import NothingTaken
+from causeway.ledger.ingest.commit import NothingIngested
 from causeway.ledger.ingest.ingest import ingest_files
 from causeway.ledger.ingest.links import LaneLinks, index_links, resolve_links
 from causeway.ledger.ingest.mapping import Link, load_mapping
@@ -312,7 +312,7 @@ def test_files_of_several_parts_are_linked_across_all_records(tmp_path: Path) ->
 @pytest.mark.parametrize("kind", ["ibc-events", "xcm-journeys"])
 def test_multi_line_json_document_is_reported_with_a_hint(tmp_path: Path, kind: str) -> None:
     (tmp_path / "a.json").write_text('[\n {"n": 1}\n]\n')
-    with pytest.raises(NothingTaken, match="0 of 3 records taken") as raised:
+    with pytest.raises(NothingIngested, match="0 of 3 records taken") as raised:
         ingest_files(str(tmp_path), str(tmp_path / "ledger"), load_mapping(kind))
     assert raised.value.hint is not None and raised.value.hint.startswith("a.json is one JSON document")
 

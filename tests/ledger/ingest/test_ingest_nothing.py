@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from causeway.ledger.ingest.commit import NothingTaken, suggest_fix
+from causeway.ledger.ingest.commit import NothingIngested, suggest_fix
 from causeway.ledger.ingest.ingest import ingest_files
 from causeway.ledger.ingest.mapping import MappingDocument
 from causeway.ledger.store import open_ledger
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Folder:
 def test_fully_refused_input_is_an_error_with_the_commonest_reason(folder: Folder) -> None:
     folder.write("a.csv", HEAD + "x,s,w,1\n,s,w,1\n" + "y,s,w,1\n")
     folder.write("b.csv", HEAD + ",s,w,1\n,s,w,1\n")
-    with pytest.raises(NothingTaken) as raised:
+    with pytest.raises(NothingIngested) as raised:
         folder.ingest()
     assert str(raised.value) == ("a.csv: record 2: index: missing; 0 of 5 records taken (missing 3, not_a_number 2)")
     assert raised.value.reasons == {"missing": 3, "not_a_number": 2} and raised.value.hint is None
@@ -119,6 +119,6 @@ def test_compressed_files_are_inspected_decompressed(tmp_path: Path) -> None:
     import gzip
 
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(json.dumps([RECORD]).encode()))
-    with pytest.raises(NothingTaken) as raised:
+    with pytest.raises(NothingIngested) as raised:
         ingest_files(str(tmp_path / "a.json.gz"), str(tmp_path / "ledger"), OF)
     assert raised.value.hint is not None and "jq -c '.[]' a.json.gz" in raised.value.hint

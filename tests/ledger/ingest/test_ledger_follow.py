@@ -93,7 +93,7 @@ def test_files_growing_at_any_byte_yield_the_rows_of_the_final_files(
     mine = followed.folder.rows(), sorted(followed.folder.quarantine(), key=str)
     counts = open_ledger(lake).counts
     # Each byte of a file may have been a separate commit, and still only the last one is remembered.
-    assert {each.file for each in open_ledger(lake).taken()} == {*texts}
+    assert {each.file for each in open_ledger(lake).ingested_inputs()} == {*texts}
     followed.folder.lake = str(tmp_path / "whole")
     ingest_files(str(followed.folder.path), followed.folder.lake, mapping(), buckets=4)
     assert mine == (followed.folder.rows(), sorted(followed.folder.quarantine(), key=str))

@@ -86,7 +86,7 @@ def test_file_is_ingested_once_under_any_name_and_a_grown_one_from_its_end(folde
     assert (done.records, done.rows, done.skipped) == (4, 4, 1)
     assert folder.indices() == [*range(9), 100, 101, 102]
     assert [row["source_row"] for row in folder.rows()][:9] == list(range(1, 10))
-    assert [each.records for each in open_ledger(folder.lake).taken() if each.goes_on] == [9]
+    assert [each.records for each in open_ledger(folder.lake).ingested_inputs() if each.goes_on] == [9]
     # A rewritten one is another file.
     folder.write("a.csv", HEAD + lines(0, 2) + lines(50, 60))
     assert folder.ingest().records == 12

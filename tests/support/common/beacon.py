@@ -172,7 +172,7 @@ class BeaconKernel:
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "applied": APPLIED}
     header_heights: ClassVar[int] = 3
     past_heights: ClassVar[int] = KEPT_BLOCKS
-    held_heights: ClassVar[int] = KEPT_BLOCKS
+    retained_heights: ClassVar[int] = KEPT_BLOCKS
     last_tick: ClassVar[int] = LAST_TICK
 
     def chains(self) -> Sequence[str]:

@@ -106,7 +106,7 @@ class InflightMessages:
             *(ended, placed),
         )
 
-    def taken(self, chosen: Array) -> InflightMessages:
+    def take(self, chosen: Array) -> InflightMessages:
         """Return chosen messages."""
         heights, times = ((own[0][chosen], own[1][chosen]) for own in (self.heights, self.times))
         messages, rows, lane = (each[chosen] for each in (self.messages, self.rows, self.lane))

@@ -136,9 +136,9 @@ def inflight_records(
     by_height = np.array([cut is not None and cut.by_height for cut in cuts], bool)[own.lane]
     place = np.where(by_height, own.heights[0], own.times[0])
     end = np.where(by_height, own.heights[1], own.times[1])
-    yield from _unplaced(bucket, own.taken(np.flatnonzero(place == NO_POSITION)), cuts, places, number, state)
+    yield from _unplaced(bucket, own.take(np.flatnonzero(place == NO_POSITION)), cuts, places, number, state)
     placed = np.flatnonzero(place != NO_POSITION)
-    own, place, end = own.taken(placed), place[placed], end[placed]
+    own, place, end = own.take(placed), place[placed], end[placed]
     until = _until(bucket, own, place, end, cuts)
     flying, unended = (end != NO_POSITION) & (end > place), end == NO_POSITION
     # An end at an unknown position allows no certain count.

@@ -282,7 +282,7 @@ def _new_connections(now: TimeSlice, ended: Frame) -> Frame | None:
 def _new_leaves(now: TimeSlice) -> tuple[Frame, Rows]:
     """Return the leaves of nodes with new leaves (``node``, ``hash``) and their block numbers."""
     world, nodes = now.world, now.nodes.astype(np.int64)
-    changed = now.there & (world.came(nodes, now.before, now.time) | now.new)
+    changed = now.there & (world.nodes_with_new_block(nodes, now.before, now.time) | now.new)
     some = np.flatnonzero(changed)
     if len(some) == 0:
         return Frame({"node": np.empty(0, dtype=np.uint32), "hash": np.empty((0, 32), dtype=np.uint8)}, 0), some
@@ -498,7 +498,7 @@ class GossipKernel(StaticHosting):
     logs: ClassVar[Mapping[str, pa.Schema]] = LOGS
     header_heights: ClassVar[int] = 1
     past_heights: ClassVar[int] = 0
-    held_heights: ClassVar[int] = 0
+    retained_heights: ClassVar[int] = 0
     last_tick: ClassVar[int] = 2**24 - 1
 
     @cached_property

@@ -333,7 +333,7 @@ class SimulationWorld:
         """Time in ms at which the last node has each block."""
         return np.asarray(self.arrivals.max(axis=1))
 
-    def came(self, nodes: Rows, since: int, time: int) -> Mask:
+    def nodes_with_new_block(self, nodes: Rows, since: int, time: int) -> Mask:
         """Return a mask of the nodes that got a block after ``since`` up to ``time`` (ms)."""
         some = np.flatnonzero((self.relay.times <= time) & (self.latest > since))
         arrival_times = self.arrivals[some][:, nodes]

@@ -207,7 +207,7 @@ LOOSE_ROWS = 1 << 10
 """Minimum number of rows a bucket for one file a bucket; smaller commits write one file for all."""
 
 
-class NothingTaken(InvalidInput):
+class NothingIngested(InvalidInput):
     """No record of the input could be ingested; nothing is committed.
 
     Args:
@@ -330,11 +330,11 @@ class _Committer:
         if not inputs and not bad:
             return CommitResult(None, 0, failed=failed)
         if strict:
-            self._require_taken(staged, left)
+            self._require_ingested(staged, left)
         return self._commit(staged, inputs, failed, bad)
 
-    def _require_taken(self, staged: list[StagedRows], takes: list[PendingInput]) -> None:
-        """Raise ``NothingTaken`` if all records were refused."""
+    def _require_ingested(self, staged: list[StagedRows], takes: list[PendingInput]) -> None:
+        """Raise ``NothingIngested`` if all records were refused."""
         counts, reasons = Counter[str](), Counter[str]()
         for part in staged:
             counts.update(part.counts)
@@ -360,9 +360,9 @@ class _Committer:
         source = next(take.source for take in takes if take.source.name == first["source_file"])
         hint = READINGS.get(reason)
         if hint is None:
-            with source.open() as stream, source.said():
+            with source.open() as stream, source.convert_errors():
                 hint = suggest_fix(stream, source.name, source.size, self.job.mapping)
-        raise NothingTaken(text, hint, reasons)
+        raise NothingIngested(text, hint, reasons)
 
     def _stage(self, takes: list[PendingInput]) -> tuple[list[StagedRows], dict[str, str], dict[str, tuple[str, str]]]:
         """Stage the rows of files; return them, the files' digests and the unreadable files."""
@@ -535,7 +535,7 @@ def _ends_line(source: SourceFile) -> bool:
     """Return True if a text file ends with a line end."""
     if not source.size:
         return False
-    with source.open() as stream, source.said():
+    with source.open() as stream, source.convert_errors():
         stream.seek(source.size - 1)
         return stream.read(1) == b"\n"
 

@@ -162,7 +162,7 @@ def ingest_files(
     found, others = find_sources(source, mapping)
     digest = mapping_digest(mapping)
     ledger = open_target(lake, buckets)
-    before = IngestHistory(() if ledger is None else ledger.taken(), digest)
+    before = IngestHistory(() if ledger is None else ledger.ingested_inputs(), digest)
     pending, failed = before.find_new(found, mapping)
     if failed and not set_aside:
         raise InvalidInput(failed[min(failed)][1])
@@ -383,12 +383,12 @@ class FolderFollower:
         self._waiting: dict[str, int] = {}
         ledger = open_target(lake, buckets)
         self.ledger = ledger
-        self._known = IngestHistory(() if ledger is None else ledger.taken(), self._identity)
+        self._known = IngestHistory(() if ledger is None else ledger.ingested_inputs(), self._identity)
 
     def _open(self) -> None:
         """Reopen the ledger after another process committed."""
         self.ledger = open_ledger(self._lake)
-        self._known = IngestHistory(self.ledger.taken(), self._identity)
+        self._known = IngestHistory(self.ledger.ingested_inputs(), self._identity)
 
     def take(self, offered: Iterable[tuple[SourceFile, bool]], spark: Any = None) -> FollowBatch:
         """Ingest the new part of files; of unsettled files only complete records.
@@ -514,7 +514,7 @@ class FolderFollower:
 
 
 def _edges(source: SourceFile, size: int) -> str:
-    with source.open() as stream, source.said():
+    with source.open() as stream, source.convert_errors():
         begin = stream.read(min(size, _EDGE))
         stream.seek(max(size - _EDGE, 0))
         return xxhash.xxh3_128_hexdigest(begin + stream.read(min(size, _EDGE)))

@@ -55,7 +55,7 @@ class SourceFile:
         if not isinstance(place, LocalPlace):
             return self.storage.remote(self.path, self.size)
         # O_NONBLOCK: opening a pipe of that name would block forever.
-        with self.said():
+        with self.convert_errors():
             descriptor = os.open(place.full(self.path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
@@ -63,7 +63,7 @@ class SourceFile:
             return open(descriptor, "rb", buffering=0)
 
     @contextlib.contextmanager
-    def said(self) -> Iterator[None]:
+    def convert_errors(self) -> Iterator[None]:
         """Convert errors of the file system in a ``with`` block to ``BadFile``."""
         try:
             yield
@@ -104,7 +104,7 @@ class SourceFile:
         """
         digest = hashlib.sha256() if digest is None else digest
         remaining = (self.size if end is None else end) - start
-        with self.open() as stream, self.said():
+        with self.open() as stream, self.convert_errors():
             stream.seek(start)
             while remaining:
                 content = stream.read(min(remaining, _READ))

@@ -153,7 +153,7 @@ def split_source(job: IngestJob, source: SourceFile) -> list[FileSlice]:
         Its parts.
     """
     try:
-        with source.open() as stream, source.said():
+        with source.open() as stream, source.convert_errors():
             parts = split_file(stream, source.name, source.size, job.mapping, job.part_bytes)
     except BadFile:
         parts = [FilePart()]  # the task that reads it reports the error
@@ -173,7 +173,7 @@ def index_slices(job: IngestJob, slices: Iterable[FileSlice]) -> list[pa.Table]:
     found: list[pa.Table] = []
     for each in slices:
         source = each.source
-        with contextlib.suppress(BadFile), source.open() as stream, source.said():
+        with contextlib.suppress(BadFile), source.open() as stream, source.convert_errors():
             parts = ingest_file(stream, source.name, source.size, job.mapping, part=each.part, threads=1)
             found += [index_links(read_records.ledger, job.mapping.links) for read_records in parts]
     return found
@@ -231,7 +231,7 @@ class _Staging:
     def _stage_slice(self, each: FileSlice, threads: int) -> None:
         staged, source, part = self._staged, each.source, each.part
         records, read, last = 0, 0, None
-        with source.open() as stream, source.said():
+        with source.open() as stream, source.convert_errors():
             text = self._job.mapping.file_format(source.path) != "parquet"
             for ingested in ingest_file(
                 stream, source.name, source.size, self._job.mapping, part=part, threads=threads, then=self._complete

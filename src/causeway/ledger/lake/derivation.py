@@ -111,14 +111,14 @@ class LedgerDerivation:
     Attributes:
         lake: The lake.
         range_rows: Approximate number of log rows a range.
-        most_held: Maximum number of messages in memory.
+        max_retained: Maximum number of messages in memory.
         substreams: Used substreams, with a flag for lanes from a chain to itself.
         logs: Log reader of the lake.
     """
 
     lake: Lake
     range_rows: int = RANGE_ROWS
-    most_held: int = MAX_PENDING
+    max_retained: int = MAX_PENDING
     substreams: set[tuple[int, bool]] = field(default_factory=set)
     logs: LogReader = field(init=False)
 
@@ -248,7 +248,7 @@ class LedgerDerivation:
             messages = RunMessageIndex.of(found, messages.rows)
         derived = self._events.derive(logs, new, messages)
         count = len(messages)
-        return derived, messages.rows.slice(max(0, count - self.most_held), count)
+        return derived, messages.rows.slice(max(0, count - self.max_retained), count)
 
     def _find_earlier(self, wanted: MessageReferences, first: int) -> Frame:
         """Search heights below ``first`` for referenced messages."""

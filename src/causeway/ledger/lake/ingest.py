@@ -318,7 +318,7 @@ def _ingested_heights(derived: LedgerDerivation, ledger: Ledger) -> int:
         InvalidInput: The ledger has heights of a lake outside of this one's network.
     """
     lake, uri = derived.lake, ledger.storage.uri
-    taken = [each for each in ledger.taken() if each.mapping.startswith(MAPPING)]
+    taken = [each for each in ledger.ingested_inputs() if each.mapping.startswith(MAPPING)]
     own = [each for each in taken if _identity(each) == lake.identity]
     if own:
         last = max(own, key=lambda each: each.bytes)

@@ -133,7 +133,7 @@ class HrmpKernel(ParachainKernel):
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "value": VALUE_SCHEMA}
     own_tables: ClassVar[Mapping[str, StateTable]] = ALL_TABLES
     past_heights: ClassVar[int] = 0
-    held_heights: ClassVar[int] = 0
+    retained_heights: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         options = self.options
@@ -181,7 +181,7 @@ class HrmpKernel(ParachainKernel):
             value = genesis_value_rows(tables["sovereign"])
         local = chains[chains != RELAY_POSITION]
         tables["tips"] = blank_rows(TIPS_SCHEMA, len(local), chain=local, head=hashes[local])
-        return self.begun(chains, tables, {"value": value})
+        return self.complete_genesis(chains, tables, {"value": value})
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Compute the storage root of each chain.

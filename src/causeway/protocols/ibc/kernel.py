@@ -111,7 +111,7 @@ class IbcKernel(StaticHosting):
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     header_heights: ClassVar[int] = 1
     past_heights: ClassVar[int] = 0
-    held_heights: ClassVar[int] = 0
+    retained_heights: ClassVar[int] = 0
     last_tick: ClassVar[int] = LAST_TICK
 
     def __post_init__(self) -> None:
@@ -460,4 +460,4 @@ def change_zone_programs(state: State, context: Context) -> State:
     """Install new and changed programs on ``context.chains``."""
     runner, hosts = context.programs, context.zones.host_of(context.programs.changed)
     due = find_outdated_programs(runner, hosts, context.chains, state.accounts, state.programs)
-    return state.with_programs(*runner.brought_up(due, state.accounts, state.programs)) if len(due) else state
+    return state.with_programs(*runner.install(due, state.accounts, state.programs)) if len(due) else state

@@ -121,14 +121,14 @@ class QueueProgress:
         if found is None:
             if substream == RECEIPT:
                 # All indices below the first missing one were written or pruned.
-                found = Intervals.of(self._held(pair, substream, self._counter(pair, RECEIPT, "ready")))
+                found = Intervals.of(self._occupied_indices(pair, substream, self._counter(pair, RECEIPT, "ready")))
                 found.add(0, max(self._counter(pair, RECEIPT, name) for name in ("begin", "ready")))
             else:
-                found = Intervals.of(self._held(pair, substream)).without(0, self._counter(pair, SEND, "next_index"))
+                found = Intervals.of(self._occupied_indices(pair, substream)).without(0, self._counter(pair, SEND, "next_index"))
             self._processed[pair, substream] = found
         return found
 
-    def _held(self, pair: Pair, substream: int, first: int = 0) -> U64:
+    def _occupied_indices(self, pair: Pair, substream: int, first: int = 0) -> U64:
         """Return the indices from ``first`` on with an entry or an unanswered slot, ascending."""
         entries, slots = self._state.leaves.get(lane_key(*pair, substream)), self._state.slots
         own: U64 = np.empty(0, dtype=np.uint64) if entries is None else entries.indices_from(first)

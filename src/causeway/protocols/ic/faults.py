@@ -229,7 +229,7 @@ class Carriers(Interference):
         stale = any(fault.kind == BLOCK_MAKER and fault.args[DOES] == STALE for fault in coming)
         return max([*ages, int(stale)])
 
-    def kept(self, kept: Frame, view: View, chains: Chains, tick: Tick) -> Frame:
+    def update_headers(self, kept: Frame, view: View, chains: Chains, tick: Tick) -> Frame:
         """Return the stream headers that carriers to ``chains`` keep after a tick.
 
         Args:

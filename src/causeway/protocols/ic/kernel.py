@@ -111,7 +111,7 @@ class IcKernel:
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     past_heights: ClassVar[int] = 0
-    held_heights: ClassVar[int] = 0
+    retained_heights: ClassVar[int] = 0
     last_tick: ClassVar[int] = LAST_TICK
 
     def __post_init__(self) -> None:
@@ -312,7 +312,7 @@ class IcKernel:
         rejects = read_carried_rejects(slices, view, context)
         unknown = find_unknown_roots(slices, view)
         accepted, errors = get_xnet_payload(state, slices, rejects, unknown, context, expected=expected)
-        kept_slices = self.carriers.kept(state.kept_slices, view, chains, tick)
+        kept_slices = self.carriers.update_headers(state.kept_slices, view, chains, tick)
         rejects = read_carried_rejects(accepted, view, context)
         refusals = refusal_events(slices, errors, self.options) if errors.any() else empty_frame(EVENTS_SCHEMA)
         return make_plan(local, accepted, rejects, view, kept_slices, refusals, context)

@@ -62,7 +62,7 @@ def change_canister_programs(state: State, context: Context) -> State:
     due = due[state.installed(due)]
     if len(due) == 0:
         return state
-    accounts, programs = runner.brought_up(due, state.accounts, state.programs)
+    accounts, programs = runner.install(due, state.accounts, state.programs)
     return replace(state, accounts=accounts, programs=programs)
 
 

@@ -140,10 +140,10 @@ class IcmpKernel(ParachainKernel):
     @property
     def past_heights(self) -> int:
         """Return the maximum depth (heights) of a rollback."""
-        return self.held_heights
+        return self.retained_heights
 
     @cached_property
-    def held_heights(self) -> int:
+    def retained_heights(self) -> int:
         """Return the maximum depth (heights) of a rollback, 0 if none can occur."""
         return self.interference.reach if self.interference.has_forks or self.planned.changes_parachains else 0
 
@@ -179,7 +179,7 @@ class IcmpKernel(ParachainKernel):
         local = chains[chains != RELAY_POSITION]
         heads = digests([genesis_hash(names[para]) for para in local.tolist()])
         tables["tips"] = blank_rows(TIPS_SCHEMA, len(local), chain=local, head=heads)
-        return self.begun(chains, tables, {REVERTED: empty_frame(REVERTED_SCHEMA)})
+        return self.complete_genesis(chains, tables, {REVERTED: empty_frame(REVERTED_SCHEMA)})
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Compute the storage root of each chain; the relay chain has one a leaf.

@@ -106,9 +106,7 @@ class ProgramRunner(Protocol):
     def outdated(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> U64:
         """Return the ``programs`` (among ``changed``) to install, or with a state of an old class."""
 
-    def brought_up(
-        self, programs: U64, accounts: Frame, states: Mapping[str, Frame]
-    ) -> tuple[Frame, Mapping[str, Frame]]:
+    def install(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> tuple[Frame, Mapping[str, Frame]]:
         """Return accounts and states with the outdated ``programs`` installed or replaced."""
 
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:

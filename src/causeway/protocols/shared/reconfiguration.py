@@ -87,9 +87,9 @@ class ChangingKernel:
         return max(kernel.past_heights for kernel in self.kernels)
 
     @cached_property
-    def held_heights(self) -> int:
+    def retained_heights(self) -> int:
         """Return the maximum number of cached recent states of any stage."""
-        return max(kernel.held_heights for kernel in self.kernels)
+        return max(kernel.retained_heights for kernel in self.kernels)
 
     @cached_property
     def header_heights(self) -> int:

@@ -304,4 +304,4 @@ def change_programs(state: Tabled, hosting: Hosting, programs: ProgramRunner, ch
     """
     hosts = hosting.host_of(programs.changed)
     due = find_outdated_programs(programs, hosts, chains, state["accounts"], state.programs)
-    return state.with_programs(*programs.brought_up(due, state["accounts"], state.programs)) if len(due) else state
+    return state.with_programs(*programs.install(due, state["accounts"], state.programs)) if len(due) else state

@@ -209,10 +209,10 @@ class XdmKernel(StaticHosting):
         # A following lake also waits for relay processes, as long as the consensus chain remembers its blocks.
         carried = self.options.mmr_roots if self.network.follows else 0
         waits = self.options.archiving_depth + self.options.challenge_period + self.interference.longest_fraud
-        return waits + EXTRA_BLOCKS + carried + self._halted + self.held_heights
+        return waits + EXTRA_BLOCKS + carried + self._halted + self.retained_heights
 
     @cached_property
-    def held_heights(self) -> int:
+    def retained_heights(self) -> int:
         """Return the maximum depth (heights) of a rollback, 0 without forks."""
         return max_rollback(self.options) + self._halted if self.interference.has_forks else 0
 
@@ -337,7 +337,7 @@ class XdmKernel(StaticHosting):
         external = read_carried(carried, chains, running, context) if carried.num_rows else NOTHING_CARRIED
         load = deliver(state, view, self.interference, context)
         has_forks = self.interference.has_forks
-        fork = fork_at(view, self.interference, context, self.held_heights) if has_forks else None
+        fork = fork_at(view, self.interference, context, self.retained_heights) if has_forks else None
         if fork is not None:
             content = XdmPlan(running, load, external, view, NOTHING, None, fork)
             return Plan(plan_fork_reads(fork, chains, context), content, no_events)

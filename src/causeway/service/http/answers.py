@@ -111,7 +111,7 @@ class SenderAnswer(AnswerModel):
     )
 
 
-class TakenAnswer(AnswerModel):
+class MessageStateAnswer(AnswerModel):
     """State of a message: its name, and the height of its block, null while it is pending."""
 
     hash: DigestText

@@ -94,7 +94,7 @@ class BodyTransfers:
         self._under_way: dict[BodyTransfer, None] = {}
 
     @property
-    def held(self) -> int:
+    def size(self) -> int:
         """Bytes in memory."""
         return sum(transfer.held for transfer in self._under_way)
 
@@ -115,7 +115,7 @@ class BodyTransfers:
             Busy: The total is too large, and no transfer is slow.
         """
         before, transfer.held = transfer.held, size
-        while self.held > self.most:
+        while self.size > self.most:
             now = time.monotonic()
             slow = [one for one in self._under_way if one is not transfer and one.can_be_closed(now)]
             if not slow:

@@ -240,7 +240,7 @@ class ServiceClient:
             body = json.dumps(signed.body()).encode()
             try:
                 found = await self.ask(
-                    answers.TakenAnswer, "POST", path, {"wait": wait}, body, again=True, seconds=wait
+                    answers.MessageStateAnswer, "POST", path, {"wait": wait}, body, again=True, seconds=wait
                 )
             except NonceUsed as error:
                 if self._chosen:
@@ -280,7 +280,9 @@ class ServiceClient:
 
     async def height_of(self, name: str, wait: int) -> int | None:
         """Return the height of a message's block, or None if it has none after ``wait`` seconds."""
-        return (await self.ask(answers.TakenAnswer, "GET", f"/v1/messages/{name}", {"wait": wait}, seconds=wait)).height
+        return (
+            await self.ask(answers.MessageStateAnswer, "GET", f"/v1/messages/{name}", {"wait": wait}, seconds=wait)
+        ).height
 
     async def faults(self, name: str) -> list[answers.FaultAnswer]:
         """Return the faults of a message in its block."""

@@ -33,7 +33,7 @@ from starlette.responses import JSONResponse, Response
 from causeway.network.replay import ReplayBusy, ReplayDiffers
 from causeway.scenarios.traffic_settings import MessageSection
 from causeway.service.http import requests
-from causeway.service.http.answers import HealthAnswer, OutcomeAnswer, SenderAnswer, TakenAnswer
+from causeway.service.http.answers import HealthAnswer, OutcomeAnswer, SenderAnswer, MessageStateAnswer
 from causeway.service.http.bodies import BodyTransfers, BodyTurns, Busy, PacedResponses
 from causeway.service.http.guard import HostGuard
 from causeway.service.journal import SILENT, Journal
@@ -271,7 +271,7 @@ def list_addresses(node: Node) -> list[requests.Address]:
     endpoints = Endpoints(node)
     chain = {"chain": {"type": "string", "enum": node.views.own()}}
     name, key = ({part: {"type": "string", "pattern": "^[0-9a-f]{64}$"}} for part in ("hash", "sender"))
-    submission_answers = {200: TakenAnswer, 202: TakenAnswer}
+    submission_answers = {200: MessageStateAnswer, 202: MessageStateAnswer}
     longest = 2 * node.endpoint.max_transaction_bytes + requests.ENVELOPE_BYTES
     status = {200: node.endpoint.status_answer}
     own = [
@@ -297,7 +297,7 @@ def list_addresses(node: Node) -> list[requests.Address]:
             "GET",
             "/v1/messages/{hash}",
             "What became of a message.",
-            endpoints.taken,
+            endpoints.message_state,
             Wait,
             answers=submission_answers,
             parts=name,
@@ -384,7 +384,7 @@ class Endpoints:
         signed = SignedMessage(model.lake, kind, chain, sender, model.nonce, call.body["content"], signature)
         return await run_in_threadpool(self._node.take, signed)
 
-    async def taken(self, call: requests.TypedRequest) -> Response:
+    async def message_state(self, call: requests.TypedRequest) -> Response:
         """Answer the state of a message: pending, or in the block of a height."""
         name = call.path["hash"]
         found = self._node.find(name)

@@ -57,7 +57,7 @@ class ExpectedIndexes:
     base: int
     own: Frame
 
-    def held(self, slices: Frame) -> U64:
+    def message_counts(self, slices: Frame) -> U64:
         """Return the number of messages, over all substreams, in our stream to each slice's source."""
         streams = group_rows(self.own["source"], self.own["destination"])
         ends = self.own.select(["source", "destination"]).take(streams.starts)
@@ -163,7 +163,7 @@ def _covered(lanes: Frame, slices: Frame) -> np.ndarray:
 
 def message_limits(slices: Frame, expected_of: ExpectedIndexes, context: Context) -> U64:
     """Return the maximum number of messages of each slice (see ``most_messages``)."""
-    pending = expected_of.held(slices) if context.registry.system.any() else np.zeros(len(slices), dtype=np.uint64)
+    pending = expected_of.message_counts(slices) if context.registry.system.any() else np.zeros(len(slices), dtype=np.uint64)
     return most_messages(slices["destination"], slices["source"], pending, context.options, context.registry)
 
 

@@ -203,7 +203,7 @@ class ChainSums:
             before = self.dues.get((payer, block), RewardDue(payer, block, 0, 0))
             self.dues[payer, block] = RewardDue(payer, block, before.amount + amount, before.messages + messages)
 
-    def count_held_fees(self, chain: int) -> int:
+    def sum_withheld_fees(self, chain: int) -> int:
         """Return the number of messages with a fee put on hold in this block."""
         fee_rows = [rows for rows in self.rows if int(rows["why"][0]) in (ValueReason.FEE_HELD, ValueReason.FEE_MINTED)]
         return sum(int((rows["chain"] == chain).sum()) for rows in fee_rows)
