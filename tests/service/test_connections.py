@@ -134,7 +134,7 @@ class Server:
     async def emptied(self) -> None:
         """Wait until the server has no connections and no buffers."""
         async with asyncio.timeout(SECONDS):
-            while self.state.connections or self.transfers.held:
+            while self.state.connections or self.transfers.size:
                 await asyncio.sleep(0.01)
 
 
@@ -260,17 +260,17 @@ def test_buffered_answers_are_bounded_and_the_slowest_is_dropped(monkeypatch: py
         async with Server(most).run() as server:
             idle = [await server.connected(LONG) for _ in range(3)]
             async with asyncio.timeout(SECONDS):
-                while server.transfers.held < most:
+                while server.transfers.size < most:
                     await asyncio.sleep(0.01)
             # All is buffered, and none of it for long.
             busy, writer = await server.connected(LONG)
             assert (await busy.readline()).startswith(b"HTTP/1.1 503")
-            assert server.transfers.held == most
+            assert server.transfers.size == most
             writer.close()
             monkeypatch.setattr(bodies, "TIME", 0.0)
             reader, writer = await server.connected(LONG, window=1 << 20)
             assert await asyncio.wait_for(_long(reader), SECONDS) >= len(TEXT)
-            assert server.transfers.held <= most
+            assert server.transfers.size <= most
             writer.close()
             del idle
 
@@ -287,7 +287,7 @@ def test_answers_at_other_addresses_are_counted_too() -> None:
 
     async def sent(message: Any) -> None:
         sizes.append(len(message.get("body", b"")))
-        assert held.held == len(TEXT)
+        assert held.size == len(TEXT)
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")], "server": ("", 9001)}
     asyncio.run(route_by_port(app, {9001: long}, ())(scope, lambda: None, sent))  # type: ignore[arg-type,return-value]
@@ -311,9 +311,9 @@ def test_stalled_bodies_are_buffered_within_the_limit(monkeypatch: pytest.Monkey
         async with Server(8 * size).run() as server:
             slow = [await server.connected(head % size + b'{"a": "' + b"0" * (size // 2)) for _ in range(4)]
             async with asyncio.timeout(SECONDS):
-                while server.transfers.held < 4 * size:
+                while server.transfers.size < 4 * size:
                     await asyncio.sleep(0.01)
-            assert server.transfers.held <= 8 * size
+            assert server.transfers.size <= 8 * size
             monkeypatch.setattr(bodies, "TIME", 0.0)
             whole = b'{"a": "' + b"0" * (size - 9) + b'"}'
             reader, writer = await server.connected(head % size + whole)

@@ -11,7 +11,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.core.vocabulary import Event, Kind
 from causeway.network.opened_lake import open_lake
 from causeway.network.recheck import LakeRecheck
-from causeway.protocols.xdm.transactions import Confirmed, Messages, encode_transaction
+from causeway.protocols.xdm.transactions import Confirmed, RelayedMessages, encode_transaction
 from causeway.protocols.xdm.value.books import Book
 from causeway.proving.xdm.messages import prove_message
 from causeway.scenarios.scenario import load_scenario
@@ -236,7 +236,7 @@ def test_messages_of_a_following_lake_are_proved_from_it(tmp_path: Path) -> None
             prove_message(opened, "right", "left", nonce=2)
         first = prove_message(opened, "right", "left", nonce=0)
         both_of_it = tuple(one.envelope.encode() for one in (first, shown))
-        lakes.submit("near", "left", encode_transaction(Messages(both_of_it, (False, False))))
+        lakes.submit("near", "left", encode_transaction(RelayedMessages(both_of_it, (False, False))))
         lakes.nodes["near"].produce()
         assert lakes.views["near"].channels("left", "right", None)["channels"][0]["next_inbox"] == 2
         assert "BadProof" not in lakes.refusals("near")

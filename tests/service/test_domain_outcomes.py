@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from causeway_proofs.xdm.envelope import CrossDomainMessage
 
-from causeway.protocols.xdm.transactions import Messages, Receipts, Transaction, encode_transaction
+from causeway.protocols.xdm.transactions import Receipts, RelayedMessages, Transaction, encode_transaction
 from tests.service.test_domain_strangers import handed_over
 from tests.support.common.domain_lakes import DomainLakes, both, sending
 
@@ -37,15 +37,15 @@ def rejection_outcomes(
 
 
 def test_messages_are_looked_up_by_lane_and_nonce(lakes: DomainLakes) -> None:
-    taken = handed_over(lakes, Messages, "left")
+    taken = handed_over(lakes, RelayedMessages, "left")
     envelope = taken.envelopes[0]
     ahead = replace(CrossDomainMessage.decode(taken.envelopes[1]), nonce=40).encode()
     found = rejection_outcomes(
         lakes,
         "near",
-        ("left", Messages((envelope,), (False,))),
-        ("left", Messages((ahead, envelope), (False, True))),
-        ("left", Messages((envelope, b"\x07"), (False, False))),
+        ("left", RelayedMessages((envelope,), (False,))),
+        ("left", RelayedMessages((ahead, envelope), (False, True))),
+        ("left", RelayedMessages((envelope, b"\x07"), (False, False))),
     )
     items = "request 0", "request 40", "response 0"
     first, tampered, response = (f"left: {item} of channel 0 from right" for item in items)
@@ -73,7 +73,7 @@ def test_receipts_and_headers(lakes: DomainLakes) -> None:
 def test_user_messages_are_excluded(lakes: DomainLakes) -> None:
     """Include a key with a rejected delivery in the same block."""
     taken = lakes.send("near", {"to": "echo-left", "method": "x"})
-    known = handed_over(lakes, Messages, "left")
+    known = handed_over(lakes, RelayedMessages, "left")
     carried = lakes.submit("near", "left", encode_transaction(known), 9)
     lakes.nodes["near"].produce()
     assert lakes.nodes["near"].outcome(taken.hash)["faults"] == []

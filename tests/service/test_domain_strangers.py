@@ -19,8 +19,8 @@ from causeway.protocols.xdm.transactions import (
     Blocks,
     Confirmed,
     ConfirmedDomain,
-    Messages,
     Receipts,
+    RelayedMessages,
     SignedReceipt,
     Transaction,
     decode_transaction,
@@ -297,13 +297,13 @@ def test_envelope_with_one_altered_byte_is_rejected(tmp_path: Path, target: str)
         places = range(0, len(envelope), max(1, len(envelope) // 60))
         bad = tuple(flipped(envelope, at) for at in places)
         before = lakes.views[lake].channels(target, source, None)["channels"]
-        found = new_rejections(lakes, lake, target, Messages(bad, (False,) * len(bad)))
+        found = new_rejections(lakes, lake, target, RelayedMessages(bad, (False,) * len(bad)))
         decoded = CrossDomainMessage.decode(envelope)
         tag = sum(1 for one in bad if _differs_in_tag_alone(one, decoded))
         assert sum(found.values()) == len(bad) - tag
         assert set(found) <= {"BadProof", "FailedToDecode", "InvalidChain", "INVALID_CHANNEL", "IN_FUTURE_NONCE"}
         assert lakes.views[lake].channels(target, source, None)["channels"] == before or tag
-        assert new_rejections(lakes, lake, target, Messages((envelope,), (True,))) == {"BadProof": 1}
+        assert new_rejections(lakes, lake, target, RelayedMessages((envelope,), (True,))) == {"BadProof": 1}
         lakes.memories[str(way)].lanes.clear()
         lakes.until_idle()
         (row,) = lakes.views[lake].channels(target, source, None)["channels"]
@@ -319,7 +319,7 @@ def _differs_in_tag_alone(data: bytes, honest: CrossDomainMessage) -> bool:
 
 def test_messages_a_chain_would_reject_are_rejected_before_queueing(lakes: DomainLakes) -> None:
     blocks = lakes.read_blocks(None)
-    messages = Messages((b"none",), (False,))
+    messages = RelayedMessages((b"none",), (False,))
     receipts = Receipts((SignedReceipt(1, b"none", bytes(64)),))
     for lake, chain, transaction in (
         ("near", "main", blocks),
@@ -337,8 +337,8 @@ def test_messages_a_chain_would_reject_are_rejected_before_queueing(lakes: Domai
         (b"", "transaction: it is empty"),
         (b"\xff", "SCALE"),
         (bytes(MAX_TRANSACTION_BYTES + 1), "at most"),
-        (encode_transaction(Messages((), ())), "0 items"),
-        (encode_transaction(Messages((b"",) * (MAX_CALLS + 1), (False,) * (MAX_CALLS + 1))), "201 items"),
+        (encode_transaction(RelayedMessages((), ())), "0 items"),
+        (encode_transaction(RelayedMessages((b"",) * (MAX_CALLS + 1), (False,) * (MAX_CALLS + 1))), "201 items"),
         (encode_transaction(Blocks(blocks.headers[:1] * (MAX_BLOCKS + 1), blocks.signature)), "items"),
         (encode_transaction(messages) + b"\0", "SCALE"),
         (b"\x03\x02\x00\x00\x00\x80", "compact"),

@@ -14,7 +14,7 @@ from causeway_proofs.xdm.messages import CollectedFee, EndpointRequest, Endpoint
 from causeway.core.vocabulary import Kind
 from causeway.protocols.shared.contents import encode_contents
 from causeway.protocols.shared.messages import blank_messages
-from causeway.protocols.xdm.transactions import Messages, encode_transaction
+from causeway.protocols.xdm.transactions import RelayedMessages, encode_transaction
 from tests.service.test_domain_lakes import executed_again, issued
 from tests.service.test_domain_value import FEE, POOR, account, booked, stopped
 from tests.support.common.domain_lakes import HOME, both, sending
@@ -72,7 +72,7 @@ def test_following_lake_accepts_declared_transfers_of_a_third_lakes_domain(tmp_p
         assert all(later["block"] > one["block"] for one in followed["receipts"])
         envelope = fourth.envelope_under(later, transfer("right", 2, 100)).encode()
         before = lakes.refusals("far").get("BadProof", 0)
-        lakes.submit("far", "right", encode_transaction(Messages((envelope,), (False,))))
+        lakes.submit("far", "right", encode_transaction(RelayedMessages((envelope,), (False,))))
         lakes.nodes["far"].produce()
         assert lakes.refusals("far")["BadProof"] == before + 1
         # 50 were left, and 52 more are declared: the fee and 100.

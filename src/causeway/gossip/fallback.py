@@ -97,7 +97,7 @@ CHECKS: tuple[Check[PeerVerdict, _Answers], ...] = (
 
 
 def on_answers(state: GossipState, answers: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Process answers to fallback requests: judge them like gossiped queues, but charge no peer.
+    """Process answers to fallback requests: verify them like gossiped queues, but charge no peer.
 
     Good bodies enter the pool and are sent to peers.
 

@@ -1,7 +1,7 @@
 """Queues from peers (ICMP reference 3.7): verdicts, costs, and additions to the pool.
 
 The expectation check precedes hashing: ``needs_hashing`` selects the queues whose roots the caller
-computes in bulk from their bodies; ``on_queues`` judges all queues.
+computes in bulk from their bodies; ``on_queues`` verifies all queues.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ def needs_hashing(state: GossipState, arrivals: Frame, options: GossipOptions) -
 
 
 def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Judge queues from peers in order, and add the good ones to the pools (3.7).
+    """Verify queues from peers in order, and add the good ones to the pools (3.7).
 
-    Sending starts after all queues of the call are judged.
+    Sending starts after all queues of the call are verified.
 
     Args:
         state: State of the nodes.

@@ -3,7 +3,7 @@
 Instead of pushing the queues that a declaration or a new leaf allows, a node sends a sketch of its pool
 on the common blocks, regardless of sent and received flags. The receiver adds its own set, decodes the
 difference and requests the missing queues. If decoding fails, it requests a sketch of twice the
-capacity, and beyond the largest everything. Received queues are judged as usual.
+capacity, and beyond the largest everything. Received queues are verified as usual.
 """
 
 from __future__ import annotations

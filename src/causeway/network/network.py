@@ -448,7 +448,7 @@ class LakeNetwork:
     def close(self) -> None:
         """Tidy the lake and release its claim; remove a temporary lake."""
         try:
-            if self._temporary is None and self._claim.held and hasattr(self, "_compacted"):
+            if self._temporary is None and self._claim.is_locked and hasattr(self, "_compacted"):
                 self._claim.confirm()
                 remove_compacted(self.lake, self._before)
         finally:

@@ -73,7 +73,7 @@ class WriterClaim:
             self._lock_file(storage.absolute(CLAIM_FILE), last_epoch)
 
     @property
-    def is_held(self) -> bool:
+    def is_locked(self) -> bool:
         """True until the claim is released."""
         return self._file is not None or (isinstance(self._place, ObjectPlace) and not self._stop.is_set())
 

@@ -48,7 +48,7 @@ class HeightReport(NamedTuple):
 def height_line(tick: Tick, reports: Sequence[HeightReport]) -> HeightLine:
     """Merge the reports of buckets into the summary of a height.
 
-    A bucket past its idle limit is not woken; activity is judged over all buckets.
+    A bucket past its idle limit is not woken; activity counts over all buckets.
 
     Args:
         tick: The height's tick.

@@ -32,7 +32,9 @@ def contents(lake: str) -> dict[str, Any]:
     found: dict[str, Any] = {f"bucket {bucket}": ledger.rows(bucket).to_pylist() for bucket in range(ledger.buckets)}
     for table in ("quarantine", "observed", "promises", "state"):
         found[table] = sorted(ledger.table(table).to_pylist(), key=str)
-    inputs = sorted((each.file, each.bytes, each.sha256, each.records, each.ends_record) for each in ledger.ingested_inputs())
+    inputs = sorted(
+        (each.file, each.bytes, each.sha256, each.records, each.ends_record) for each in ledger.ingested_inputs()
+    )
     return {**found, "inputs": inputs, "counts": dict(ledger.counts)}
 
 

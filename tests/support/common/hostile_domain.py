@@ -25,7 +25,7 @@ from causeway_proofs.xdm.envelope import (
 from causeway_proofs.xdm.messages import ChainId, Message, WeightTag
 
 from causeway.protocols.xdm.operators import ChainSigners
-from causeway.protocols.xdm.transactions import Messages, Receipts, SignedReceipt, encode_transaction
+from causeway.protocols.xdm.transactions import Receipts, RelayedMessages, SignedReceipt, encode_transaction
 from causeway.service.xdm.relay_state import ReadReceipts, Step
 from tests.support.common.domain_lakes import HOME, DomainLakes
 
@@ -130,7 +130,7 @@ class HostileDomain:
         lake = HOME[target]
         envelopes = tuple(self._envelope(target, message).encode() for message in messages)
         before = self.lakes.refusals(lake)
-        carried = Messages(envelopes, tuple(message.is_response for message in messages))
+        carried = RelayedMessages(envelopes, tuple(message.is_response for message in messages))
         self.lakes.submit(lake, target, encode_transaction(carried))
         self.lakes.nodes[lake].produce()
         after = self.lakes.refusals(lake)

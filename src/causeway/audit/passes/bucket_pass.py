@@ -97,7 +97,7 @@ class RunResult:
         sides: ``TALLIES`` and extents by lane and side.
         sums: Amounts by lane and asset, as words.
         pieces: Summary of each piece of a lane (``LaneScan.summary``).
-        crowds: Dense ranges (``back_pressure.find_dense_ranges``).
+        dense_ranges: Dense ranges (``back_pressure.find_dense_ranges``).
         replies: Chains with responses (``replies.find_calling_chains``).
         fees: Payments (``payments``).
         abroad: Asset backing (``asset_backing``).
@@ -116,7 +116,7 @@ class RunResult:
     sides: pa.Table
     sums: pa.Table
     pieces: pa.Table
-    crowds: pa.Table
+    dense_ranges: pa.Table
     replies: pa.Table
     fees: pa.Table
     abroad: pa.Table
@@ -264,7 +264,7 @@ def check_run(
         sides=_sides(columns),
         sums=_sums(bucket),
         pieces=scan.summary(),
-        crowds=find_dense_ranges(bucket),
+        dense_ranges=find_dense_ranges(bucket),
         replies=find_calling_chains(bucket),
         fees=fees,
         abroad=BACKING_SCHEMA.empty_table(),

@@ -312,8 +312,8 @@ def plan_joins(passed: Mapping[tuple[int, int], RunResult], known: LaneContext, 
     asking = np.array([lane[0] in protocols for lane in lanes], bool)
     records = lane_figures["sent"].to_numpy()[asking[codes]].sum() + sum(count for *_, count in named)
     parts = 1 + int(records) // PART_RECORDS if callers else 0
-    crowds = pa.concat_tables([each.crowds for each in passed.values()])
-    pressure = find_suspect_ranges(crowds, known.promises, parts, PART_RECORDS, limit)
+    dense_ranges = pa.concat_tables([each.dense_ranges for each in passed.values()])
+    pressure = find_suspect_ranges(dense_ranges, known.promises, parts, PART_RECORDS, limit)
     if not callers and pressure is None:
         return None
     cuts = {} if pressure is None else pressure.cuts

@@ -404,12 +404,12 @@ _MAXIMUM = 2**63 - 1
 
 
 def find_suspect_ranges(
-    crowds: pa.Table, promises: LanePromises, begin: int, most: int, limit: int
+    dense_ranges: pa.Table, promises: LanePromises, begin: int, most: int, limit: int
 ) -> SuspectRanges | None:
     """Merge the dense ranges of all runs, and return those that may exceed a capacity, or None.
 
     Args:
-        crowds: Dense ranges of all runs (``DENSE_RANGES_SCHEMA``).
+        dense_ranges: Dense ranges of all runs (``DENSE_RANGES_SCHEMA``).
         promises: Guarantees of lanes.
         begin: First free part.
         most: Approximate number of messages a part.
@@ -418,15 +418,15 @@ def find_suspect_ranges(
     Returns:
         The suspect ranges, or None.
     """
-    names, code = number_lanes(crowds)
+    names, code = number_lanes(dense_ranges)
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
     if not lanes:
         return None
     capacity = np.array([min(promises.of(lane).get(CAPACITY) or 0, _MAXIMUM) for lane in lanes], np.int64)
-    high = np.asarray(crowds["by_height"].to_numpy(zero_copy_only=False), bool)
+    high = np.asarray(dense_ranges["by_height"].to_numpy(zero_copy_only=False), bool)
     in_heights = np.bincount(code[high], minlength=len(lanes)) == np.bincount(code[~high], minlength=len(lanes))
     rows = np.flatnonzero(high == in_heights[code])
-    own, lane_of_row = crowds.take(pa.array(rows)).combine_chunks(), code[rows]
+    own, lane_of_row = dense_ranges.take(pa.array(rows)).combine_chunks(), code[rows]
     unplaced = np.bincount(lane_of_row, own["unplaced"].to_numpy(), len(lanes)) > 0
     large = np.bincount(lane_of_row, own["sent"].to_numpy(), len(lanes)) > most
     lengths = np.diff(own["places"].combine_chunks().offsets.to_numpy()) if own.num_rows else np.zeros(0, np.int64)

@@ -84,7 +84,7 @@ def command(
     executor: Executor = "auto",
     master: Master = "local[*]",
 ) -> int:
-    """Show what became of calls: requests from chains to others.
+    """Show the outcomes of calls: requests from chains to others.
 
     All together: how many ended how, the slowest and the oldest that are open. With --list, --slowest, --slower-than,
     --open, --json, --csv or --parquet: each, in the order of the ledger (bucket by bucket, there by lane and index).

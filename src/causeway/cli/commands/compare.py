@@ -58,8 +58,8 @@ def command(
 ) -> int:
     """Run the same traffic through several protocols, and show side by side what it took and what each guarantees.
 
-    Every protocol runs in a process of its own. That all took in the same messages of users is verified. Exit code 1
-    when a run fails, or violates what its protocol guarantees.
+    Every protocol runs in a process of its own. The command verifies that all received the same messages of users.
+    Exit code 1 when a run fails, or violates a guarantee of its protocol.
 
     [bold]Example[/bold]: causeway compare examples/compare.toml --protocols ic,ibc,xdm,icmp --report compare.html
     """

@@ -28,8 +28,8 @@ def command(
 ) -> int:
     """Show a lake or a ledger in a browser: network, lanes, messages and their proofs, heights, findings.
 
-    A lake may be running, and a ledger growing: pages take in what is new. Nothing is written into it, and no other
-    machine reaches the address. Ctrl-C ends it.
+    A lake may be running, and a ledger growing: pages show new heights and rows. The command writes nothing
+    into it, and other machines cannot reach the address. Ctrl-C ends it.
 
     [bold]Example[/bold]: causeway explore my-lake --open
     """

@@ -216,7 +216,7 @@ class GossipNode:
         return tuple(declared), tuple(arrived), bodies
 
     def _run(self, inputs: StepTrace, bodies: Mapping[int, tuple[bytes, tuple[bytes, ...]]]) -> StepFrames:
-        """Run one step in two parts: queues are judged by the expectations of all other input."""
+        """Run one step in two parts: queues are verified against the expectations of all other input."""
         missing = self._missing() if inputs.leaves is not None else set()
         alone = [(self._node, replace(inputs, arrived=()))]
         self._state, first = step(self._state, step_inputs(alone, self._options), inputs.time, self._options)

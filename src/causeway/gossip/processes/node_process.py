@@ -228,7 +228,7 @@ class NodeProcess:
     async def _recover_from_stall(self) -> None:
         """Drop packets that arrived during a stall and disconnect all peers.
 
-        Judged under stale leaves, those packets would count against their senders. Peers reconnect and
+        Verified under stale leaves, those packets would count against their senders. Peers reconnect and
         resend the listed queues once this node knows the current leaves.
         """
         self._stops += 1

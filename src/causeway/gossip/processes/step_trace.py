@@ -182,7 +182,7 @@ def queue_arrivals(rows: Sequence[tuple[int, ArrivedQueue]]) -> Frame | None:
 def outgoing_packets(out: StepOutput) -> Iterator[tuple[int, int, Packet]]:
     """Yield node, peer and packet of a step's output.
 
-    Declarations come first, so a peer judges the queues by them.
+    Declarations come first, so a peer verifies the queues against them.
     """
     rows = out.heads
     for at, (node, peer, count) in enumerate(_listed(rows, "node", "peer", "count")):

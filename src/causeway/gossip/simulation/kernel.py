@@ -442,7 +442,7 @@ def _log_rows(rows: Frame, names: tuple[str, ...]) -> Frame:
 def _event_logs(
     world: SimulationWorld, out: StepOutput, sent: OutgoingMail, came: Frame, bodies: Frame, leaves: Frame, blocks: Rows
 ) -> dict[str, Frame]:
-    """Build the full event log: sent and judged queues, new leaves, changes of pools."""
+    """Build the full event log: sent and verified queues, new leaves, changes of pools."""
     relay, sends = world.relay, sent.bodies
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     received = {"chain": verdicts["node"], "peer": verdicts["peer"], "queue": bodies["queue"][verdicts["row"]]}

@@ -217,7 +217,7 @@ def _tickets(
 
 
 def _judge_tickets(now: Trading, trades: Trades, rows: Frame) -> tuple[npt.NDArray[np.int64], Tickets]:
-    """Judge arrived tickets as their payees.
+    """Validate arrived tickets as their payees.
 
     Root and commitment come from the payee's own delivery.
 

@@ -37,7 +37,7 @@ from causeway.ledger.sorted_runs import SpooledRun, fill_columns, read_run_bucke
 from causeway.ledger.store import LOOSE_TABLES, Ledger, LedgerWriter, StoredFile
 from causeway.ledger.windows import HeightBounds
 
-__all__ = ["CommitResult", "IngestState", "NothingTaken", "commit_files", "suggest_fix"]
+__all__ = ["CommitResult", "IngestState", "NothingIngested", "commit_files", "suggest_fix"]
 
 
 @dataclass(frozen=True)

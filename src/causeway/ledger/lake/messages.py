@@ -28,41 +28,13 @@ from causeway.ledger.schema import LedgerEvent as Happened
 from causeway.protocols.shared.messages import FORGED, LANE_COLUMNS, NO_QUEUE
 
 __all__ = [
-    "CALL",
-    "COLLECTED",
-    "DRAFT",
-    "EVENTS_LOG",
-    "LOGS",
-    "NO_PLACE",
-    "OUTBOUND",
-    "DraftName",
-    "MessageForm",
-    "MessageReferences",
-    "RunLogs",
-    "RunMessageIndex",
-    "answered_requests",
-    "assign_positions",
-    "build_drafts",
-    "collected_places",
-    "differs_from_message",
-    "draft_column",
-    "draft_reverts",
-    "draft_sent_events",
-    "empty_drafts",
-    "extract_messages",
-    "field_hashes",
-    "find_referenced_messages",
-    "has_event",
-    "has_wanted_name",
-    "is_answer_delivery",
-    "is_call_reference",
-    "is_chain_made_answer",
-    "is_forged",
-    "is_lane_reference",
-    "number_rows",
-    "payload_hashes",
-    "read_run_logs",
-]
+    "CALL", "COLLECTED", "DRAFT", "EVENTS_LOG", "LOGS", "NO_PLACE", "OUTBOUND", "DraftName", "MessageForm",
+    "MessageReferences", "RunLogs", "RunMessageIndex", "answered_requests", "assign_positions", "build_drafts",
+    "collected_places", "differs_from_message", "draft_column", "draft_reverts", "draft_sent_events",
+    "empty_drafts", "extract_messages", "field_hashes", "find_referenced_messages", "has_event", "has_wanted_name",
+    "is_answer_delivery", "is_call_reference", "is_chain_made_answer", "is_forged", "is_lane_reference",
+    "number_rows", "payload_hashes", "read_run_logs",
+]  # fmt: skip
 
 Mask = npt.NDArray[np.bool_]
 

@@ -38,7 +38,7 @@ class RelayerDropSection(DropSection):
 class RelayerOfferSection(OfferSection):
     """``kind = "replay" | "gap" | "tamper" | "stale" | "foreign"``: a relayer submits what is false.
 
-    Replay: what was taken before, again. Gap: what starts one index too high. Tamper: a proof that was altered. Stale:
+    Replay: accepted entries again. Gap: what starts one index too high. Tamper: a proof that was altered. Stale:
     proofs for the header before. Foreign: another chain's proofs.
     """
 

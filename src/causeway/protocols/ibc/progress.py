@@ -124,7 +124,9 @@ class QueueProgress:
                 found = Intervals.of(self._occupied_indices(pair, substream, self._counter(pair, RECEIPT, "ready")))
                 found.add(0, max(self._counter(pair, RECEIPT, name) for name in ("begin", "ready")))
             else:
-                found = Intervals.of(self._occupied_indices(pair, substream)).without(0, self._counter(pair, SEND, "next_index"))
+                found = Intervals.of(self._occupied_indices(pair, substream)).without(
+                    0, self._counter(pair, SEND, "next_index")
+                )
             self._processed[pair, substream] = found
         return found
 

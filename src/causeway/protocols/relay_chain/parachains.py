@@ -143,7 +143,9 @@ class ParachainKernel(StaticHosting):
             tick: First tick to consider.
         """
 
-    def complete_genesis(self, chains: Chains, tables: Mapping[str, Frame], logs: Mapping[str, Frame]) -> RoundResult[State]:
+    def complete_genesis(
+        self, chains: Chains, tables: Mapping[str, Frame], logs: Mapping[str, Frame]
+    ) -> RoundResult[State]:
         """Complete the state at height 0 with programs, accounts and headers.
 
         Args:

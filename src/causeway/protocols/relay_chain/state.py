@@ -4,8 +4,8 @@ A lane is named by the source and destination of its messages. Substream 0 has t
 segments are the egress queues of blocks. A lane with equal source and destination is local: calls (0) and answers (1)
 between programs of one chain, without a posted root.
 
-Each leaf of the relay chain has its own rows in every table of the relay chain (``leaf``), so leaves do not affect each
-other.
+Each leaf of the relay chain has separate rows in every table of the relay chain (``leaf``), so leaves do not affect
+each other.
 
 Reference: ICMP, sections 2.2, 2.5 and 3.1; G9.
 """

@@ -137,7 +137,7 @@ class DropSection(_PairSection):
 class OfferSection(_PairSection):
     """``kind = "replay" | "gap" | "tamper"``: a carrier offers what is false.
 
-    Replay: what was taken before, again. Gap: what starts one index too high. Tamper: a root or proof that was altered.
+    Replay: accepted entries again. Gap: what starts one index too high. Tamper: a root or proof that was altered.
     """
 
     kind: Literal["replay", "gap", "tamper"] = Field(..., description="This fault.")

@@ -127,7 +127,7 @@ class FraudSection(FaultSection):
         1,
         ge=1,
         le=MOST_BLOCKS,
-        description="How many blocks after it was taken in a fraud proof comes; at most the challenge period.",
+        description="Blocks from its acceptance to the fraud proof; at most the challenge period.",
     )
     found: bool = Field(True, description="Whether a fraud proof ever comes.")
 

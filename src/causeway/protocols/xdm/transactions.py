@@ -151,7 +151,7 @@ class Receipts:
 
 
 @dataclass(frozen=True)
-class Messages:
+class RelayedMessages:
     """Envelopes (``CrossDomainMessage``), and a flag for responses."""
 
     envelopes: tuple[bytes, ...]
@@ -163,7 +163,7 @@ class Messages:
         return len(self.envelopes)
 
 
-Transaction = Blocks | Confirmed | Receipts | Messages
+Transaction = Blocks | Confirmed | Receipts | RelayedMessages
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
@@ -185,7 +185,7 @@ def _plain(transaction: Transaction) -> Any:
             return {"Confirmed": {"block": transaction.block, "domains": domains}}
         case Receipts():
             return {"Receipts": [asdict(item) for item in transaction.receipts]}
-        case Messages():
+        case RelayedMessages():
             pairs = zip(transaction.responses, transaction.envelopes, strict=True)
             return {"Messages": [{"response": response, "envelope": data} for response, data in pairs]}
 
@@ -221,7 +221,7 @@ def decode_transaction(data: bytes) -> Transaction:
     _require_count(content, MAX_CALLS)
     if kind == "Receipts":
         return Receipts(tuple(SignedReceipt(**item) for item in content))
-    return Messages(tuple(item["envelope"] for item in content), tuple(item["response"] for item in content))
+    return RelayedMessages(tuple(item["envelope"] for item in content), tuple(item["response"] for item in content))
 
 
 def _require_count(items: Sequence[Any], most: int) -> None:

@@ -33,7 +33,7 @@ from starlette.responses import JSONResponse, Response
 from causeway.network.replay import ReplayBusy, ReplayDiffers
 from causeway.scenarios.traffic_settings import MessageSection
 from causeway.service.http import requests
-from causeway.service.http.answers import HealthAnswer, OutcomeAnswer, SenderAnswer, MessageStateAnswer
+from causeway.service.http.answers import HealthAnswer, MessageStateAnswer, OutcomeAnswer, SenderAnswer
 from causeway.service.http.bodies import BodyTransfers, BodyTurns, Busy, PacedResponses
 from causeway.service.http.guard import HostGuard
 from causeway.service.journal import SILENT, Journal

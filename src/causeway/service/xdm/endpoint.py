@@ -11,7 +11,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.xdm.kernel import XdmKernel
-from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, Transaction, decode_transaction
+from causeway.protocols.xdm.transactions import (
+    Blocks,
+    Confirmed,
+    Receipts,
+    RelayedMessages,
+    Transaction,
+    decode_transaction,
+)
 from causeway.service.http.requests import Address
 from causeway.service.node.endpoint import Endpoint, require_installed
 from causeway.service.node.mempool import PendingMessage
@@ -53,9 +60,9 @@ class XdmEndpoint(Endpoint):
             InvalidInput: The transaction is invalid, or of a kind that the chain does not accept.
         """
         content = decode_transaction(transaction)
-        accepted: tuple[type, ...] = (Messages,)
+        accepted: tuple[type, ...] = (RelayedMessages,)
         if chain == self.views.consensus:
-            accepted = (Blocks, Confirmed) if chain in self.followed else (Messages, Receipts)
+            accepted = (Blocks, Confirmed) if chain in self.followed else (RelayedMessages, Receipts)
         if not isinstance(content, accepted):
             allowed = " and ".join(kind.__name__ for kind in accepted)
             raise InvalidInput(f"transaction: {type(content).__name__}; {chain} takes {allowed}")

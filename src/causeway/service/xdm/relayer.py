@@ -37,8 +37,8 @@ from causeway.protocols.xdm.transactions import (
     Blocks,
     Confirmed,
     ConfirmedDomain,
-    Messages,
     Receipts,
+    RelayedMessages,
     SignedReceipt,
     encode_transaction,
 )
@@ -315,7 +315,8 @@ def _submit_messages(
     items = [(envelope, one.response) for envelope, one in zip(envelopes, found.messages, strict=True)]
     batches = _divide(items, [len(envelope) for envelope in envelopes])
     for row, batch in enumerate(batches):
-        data = encode_transaction(Messages(tuple(one for one, _ in batch), tuple(response for _, response in batch)))
+        relayed, responses = tuple(one for one, _ in batch), tuple(response for _, response in batch)
+        data = encode_transaction(RelayedMessages(relayed, responses))
         yield Submit(direction.other, direction.target, data, len(batch), last=row == len(batches) - 1)
     nonces: dict[relay_state.Key, list[int]] = {}
     for one in new:

@@ -34,7 +34,7 @@ from causeway.protocols.xdm.consensus.followed import provable_row
 from causeway.protocols.xdm.errors import MessengerError
 from causeway.protocols.xdm.relay.envelopes import decode_envelopes
 from causeway.protocols.xdm.state import MAX_CHANNEL, is_response, lane_channels
-from causeway.protocols.xdm.transactions import Messages, Receipts, Transaction, decode_transaction
+from causeway.protocols.xdm.transactions import Receipts, RelayedMessages, Transaction, decode_transaction
 from causeway.protocols.xdm.wire import message_keys, message_tags
 from causeway.proving.xdm.messages import find_height, read_storage
 from causeway.service.http import requests
@@ -60,7 +60,7 @@ def refused_items(opened: OpenedLake, height: int, position: int, content: Trans
         content: The transaction.
     """
     rows = _refusals(opened, height, position)
-    if isinstance(content, Messages):
+    if isinstance(content, RelayedMessages):
         found = Counter(_message_refusals(rows, position, content, opened.names))
     elif isinstance(content, Receipts):
         found = Counter(_receipt_refusals(rows, content, opened.names))
@@ -86,7 +86,7 @@ def _refusals(opened: OpenedLake, height: int, position: int) -> list[tuple[Lane
 
 
 def _message_refusals(
-    rows: list[tuple[LaneKey, str]], position: int, content: Messages, names: list[str]
+    rows: list[tuple[LaneKey, str]], position: int, content: RelayedMessages, names: list[str]
 ) -> Iterator[tuple[str, str]]:
     decoded, _ = decode_envelopes(pa.array(content.envelopes, pa.large_binary()), np.array(content.responses))
     envelopes = decoded.envelopes

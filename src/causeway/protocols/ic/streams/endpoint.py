@@ -163,7 +163,9 @@ def _covered(lanes: Frame, slices: Frame) -> np.ndarray:
 
 def message_limits(slices: Frame, expected_of: ExpectedIndexes, context: Context) -> U64:
     """Return the maximum number of messages of each slice (see ``most_messages``)."""
-    pending = expected_of.message_counts(slices) if context.registry.system.any() else np.zeros(len(slices), dtype=np.uint64)
+    pending = (
+        expected_of.message_counts(slices) if context.registry.system.any() else np.zeros(len(slices), dtype=np.uint64)
+    )
     return most_messages(slices["destination"], slices["source"], pending, context.options, context.registry)
 
 

@@ -27,7 +27,7 @@ from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.planned_calls import PlannedCalls
 from causeway.protocols.xdm.relay.envelopes import decode_envelopes
 from causeway.protocols.xdm.tables import BASE
-from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, decode_transaction
+from causeway.protocols.xdm.transactions import Blocks, Confirmed, Receipts, RelayedMessages, decode_transaction
 from causeway.protocols.xdm.validate import DeliveredEnvelopes
 
 LOCAL_FAULTS = (HALT, DROP, REPLAY, TAMPER, DELAY, REORDER)
@@ -127,7 +127,7 @@ def read_carried(carried: pa.Table, chains: Chains, running: Chains, context: Co
             notices.append(_refused(position, "ChainHalted"))
         elif isinstance(found, Receipts) and position == CONSENSUS_POSITION and position in local:
             receipts.append(found)
-        elif isinstance(found, Messages) and position in local:
+        elif isinstance(found, RelayedMessages) and position in local:
             envelopes += found.envelopes
             responses += found.responses
             owners += [position] * len(found.envelopes)
