@@ -25,7 +25,6 @@ from causeway_proofs.ic.hash_tree import build_tree, digest, labeled_digest, lea
 from causeway_proofs.ic.lookup import prune
 from causeway_proofs.ic.messages import StreamRequest, decode_stream_message, encode_stream_message
 from causeway_proofs.ic.slice import Certification, decode_certified_stream, encode_certified_stream_slice
-from causeway_proofs.ic.slice_payload import index_label
 from causeway_proofs.ic.stream_columns import (
     decode_stream_headers,
     decode_stream_messages,
@@ -33,7 +32,7 @@ from causeway_proofs.ic.stream_columns import (
     encode_stream_messages,
 )
 from causeway_proofs.ic.stream_header import RejectReason, StreamHeader, decode_stream_header, encode_stream_header
-from causeway_proofs.ic.stream_tree import StreamTree
+from causeway_proofs.ic.stream_tree import StreamTree, index_label
 from py_arkworks_bls12381 import GT, G1Point, G2Point
 
 from benchmarks.proofs import ic_streams

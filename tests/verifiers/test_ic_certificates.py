@@ -19,7 +19,7 @@ from causeway_proofs.ic.certification import RangesForm, certify, delegate, stat
 from causeway_proofs.ic.hash_tree import EMPTY, Fork, HashTree, Labeled, Leaf, Path, Pruned, build_tree, digest, leaves
 from causeway_proofs.ic.lookup import lookup_path, prune
 from causeway_proofs.ic.primitives import encode_leb128
-from causeway_proofs.ic.slice_payload import index_label
+from causeway_proofs.ic.stream_tree import index_label
 
 from tests.support.ic.ic_certification import (
     BEGIN,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from causeway_proofs.ic.slice_payload import index_label
 from causeway_proofs.ic.stream_header import decode_stream_header
+from causeway_proofs.ic.stream_tree import index_label
 
 from causeway.cli import main
 from causeway.network.opened_lake import open_lake

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import Digests
 from causeway_proofs.ic.digest_columns import fork_roots, indexed_digests, leaf_digests
-from causeway_proofs.ic.hash_tree import (
-    EMPTY_DIGEST,
-    HashTree,
-    Pruned,
-    build_tree,
-    digest,
-    fork_digest,
-    labeled_digest,
-    leaf_digest,
-)
+from causeway_proofs.ic.hash_tree import HashTree, Pruned, build_tree, digest
 from causeway_proofs.ic.lookup import prune
-from causeway_proofs.ic.slice_payload import index_label
 from causeway_proofs.ic.stream_tree import roots_of_streams
 from causeway_proofs.order import U64, Groups
 
@@ -55,35 +45,3 @@ def stream_roots(headers: pa.BinaryArray, indexes: U64, messages: pa.BinaryArray
     """
     message_roots = fork_roots(indexed_digests(indexes, leaf_digests(messages)), groups)
     return roots_of_streams(headers, message_roots, groups.counts > 0)
-
-
-class PlainStream:
-    """The messages of one stream; its root is hashed anew each time (IC reference 2.9)."""
-
-    def __init__(self, begin: int) -> None:
-        self.begin = begin
-        self._digests: list[bytes] = []
-
-    @property
-    def end(self) -> int:
-        """Return the index after the last message."""
-        return self.begin + len(self._digests)
-
-    @property
-    def root(self) -> bytes:
-        """Return the digest of the subtree."""
-        level = self._digests or [EMPTY_DIGEST]
-        while len(level) > 1:
-            pairs = zip(level[::2], level[1::2], strict=False)
-            level = [fork_digest(*pair) for pair in pairs] + level[len(level) & ~1 :]
-        return level[0]
-
-    def append(self, messages: Sequence[bytes]) -> None:
-        """Append messages."""
-        for message in messages:
-            self._digests.append(labeled_digest(index_label(self.end), leaf_digest(message)))
-
-    def trim(self, begin: int) -> None:
-        """Drop the messages below index ``begin``."""
-        self._digests = self._digests[begin - self.begin :]
-        self.begin = begin

@@ -40,7 +40,7 @@ from causeway_proofs.ic.errors import (
 from causeway_proofs.ic.hash_tree import digest, encode_tree
 from causeway_proofs.ic.lookup import prune
 from causeway_proofs.ic.primitives import decode_leb128
-from causeway_proofs.ic.slice_payload import index_label
+from causeway_proofs.ic.stream_tree import index_label
 
 from tests.support.ic.ic_certification import (
     BEGIN,

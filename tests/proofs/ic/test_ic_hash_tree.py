@@ -40,8 +40,7 @@ from causeway_proofs.ic.lookup import (
     require_absent,
     require_value,
 )
-from causeway_proofs.ic.slice_payload import index_label
-from causeway_proofs.ic.stream_tree import MessagesTree, StreamTree
+from causeway_proofs.ic.stream_tree import MessagesTree, StreamTree, index_label
 from causeway_proofs.limits import MAX_DEPTH, MAX_PROOF_BYTES, MAX_PROOF_NODES
 
 from tests.oracles.ic.merged_trees import merge

@@ -18,8 +18,7 @@ from causeway_proofs.ic.hash_tree import (
     require_well_formed,
 )
 from causeway_proofs.ic.lookup import LookupStatus, lookup_path, lookup_subtree, path_steps, prune
-from causeway_proofs.ic.slice_payload import index_label
-from causeway_proofs.ic.stream_tree import MessagesTree, StreamTree
+from causeway_proofs.ic.stream_tree import MessagesTree, StreamTree, index_label
 from causeway_proofs.order import Groups
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -11,14 +11,13 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import Digests
 from causeway_proofs.ic.digest_columns import indexed_digests, labeled_digests, leaf_digests
 from causeway_proofs.ic.hash_tree import FORK_DOMAIN
-from causeway_proofs.ic.stream_tree import Keys, StreamForest
+from causeway_proofs.ic.stream_tree import Keys, MessagesTree, StreamForest
 from causeway_proofs.merkle import hash_pairs
 from causeway_proofs.merkle_forest import run_roots
 from causeway_proofs.order import U64, Groups, Rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracles.ic.streams import PlainStream
 from tests.tiers import sized
 
 appended = st.integers(0, 20) | st.sampled_from([63, 64, 65, 128, 300])
@@ -37,11 +36,11 @@ def _keys_of(keys: list[int]) -> Keys:
 
 
 class Streams:
-    """Streams held as a forest and, one by one, by the definition."""
+    """Streams held as a forest and, one by one, as trees."""
 
     def __init__(self, keys: Callable[[list[int]], Keys] = _numbers) -> None:
         self.forest, self.keys = StreamForest(), keys
-        self.trees: dict[int, PlainStream] = {}
+        self.trees: dict[int, MessagesTree] = {}
 
     def step(self, changes: dict[int, tuple[int, int]]) -> None:
         """Let the streams be those of ``changes``, with so many messages appended and at most so many trimmed."""
@@ -49,7 +48,7 @@ class Streams:
             del self.trees[key]
         digests = []
         for key, (added, trimmed) in sorted(changes.items()):
-            tree = self.trees.setdefault(key, PlainStream(FIRST + key))
+            tree = self.trees.setdefault(key, MessagesTree(FIRST + key))
             begin = min(tree.begin + trimmed, tree.end)
             indexes = np.arange(added, dtype=np.uint64) + np.uint64(tree.end)
             messages = [f"{key} {index}".encode() for index in indexes]

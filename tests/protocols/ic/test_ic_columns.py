@@ -26,8 +26,8 @@ from causeway_proofs.ic.messages import (
 )
 from causeway_proofs.ic.packed_cbor import MAX_ITEM_BYTES
 from causeway_proofs.ic.primitives import CertificationVersion
-from causeway_proofs.ic.slice_payload import index_label
 from causeway_proofs.ic.stream_columns import decode_stream_messages, encode_stream_messages
+from causeway_proofs.ic.stream_tree import index_label
 
 from causeway.core.vocabulary import Kind
 from tests.fuzz.mutations import mutations

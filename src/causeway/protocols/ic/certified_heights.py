@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from causeway_proofs.hashing import DIGEST_BYTES
 from causeway_proofs.ic.digest_columns import labeled_digests
 from causeway_proofs.ic.errors import InvalidShare
-from causeway_proofs.ic.slice_payload import MESSAGES
 from causeway_proofs.ic.state_columns import CanonicalStates, StateRoots, state_roots
+from causeway_proofs.ic.stream_tree import MESSAGES_LABEL
 from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
 from causeway.core.frame import Frame, concat, repeat_bytes
@@ -198,7 +198,7 @@ def _update_offers(
         siblings=pa.BinaryArray.from_buffers(
             pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         ),
-        messages=labeled_digests(MESSAGES, np.ascontiguousarray(states.streams.message_roots[rows])),
+        messages=labeled_digests(MESSAGES_LABEL, np.ascontiguousarray(states.streams.message_roots[rows])),
         path=found.paths.take(pa.array(rows)),
         certification=repeat_bytes(b"", len(rows)),
     )

@@ -21,10 +21,10 @@ from causeway_proofs.ic.hash_tree import EMPTY, HashTree, Path, build_tree, dige
 from causeway_proofs.ic.lookup import prune, require_value
 from causeway_proofs.ic.primitives import principal_to_text
 from causeway_proofs.ic.slice import Certification, decode_certification
-from causeway_proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS, index_label
+from causeway_proofs.ic.slice_payload import STREAMS
 from causeway_proofs.ic.state_columns import CANISTER, CERTIFIED_DATA, state_contents
 from causeway_proofs.ic.stream_columns import encode_stream_messages
-from causeway_proofs.ic.stream_tree import MessagesTree
+from causeway_proofs.ic.stream_tree import HEADER, MESSAGES_LABEL, MessagesTree, index_label
 from causeway_proofs.order import U64
 
 from causeway.config.topology import ALWAYS
@@ -217,7 +217,7 @@ class CertifiedState:
             )
         tree, encoded = self._messages_in(lane)
         witness = tree.witness(index, index + 1, encoded.slice(index - begin, 1))
-        path = (STREAMS, self._stream_label(lane), MESSAGES, index_label(index))
+        path = (STREAMS, self._stream_label(lane), MESSAGES_LABEL, index_label(index))
         return self._certify(path, self._tree(self._stream_label(lane), witness))
 
     def certified_data(self, program: str) -> CertifiedValue:
@@ -300,7 +300,7 @@ class CertifiedState:
         if not lane:
             return build_tree(self._contents)
         streams: Any = self._contents[STREAMS]
-        streams_with_witness = {**streams, lane: {**streams[lane], MESSAGES: messages}}
+        streams_with_witness = {**streams, lane: {**streams[lane], MESSAGES_LABEL: messages}}
         return build_tree({**self._contents, STREAMS: streams_with_witness})
 
     def _certify(self, path: Path, tree: HashTree) -> CertifiedValue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -24,11 +23,11 @@ from causeway_proofs.documents.values import (
 )
 from causeway_proofs.errors import CausewayError, InvalidInput, ProofError
 from causeway_proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_head, cbor_text
-from causeway_proofs.ic.certificate import Certificate, decode_certificate, read_time, require_in_ranges
+from causeway_proofs.ic.certificate import Certificate, decode_certificate, read_time, require_in_ranges, tree_root
 from causeway_proofs.ic.certification import Freshness, VerifiedCertificate, verify_certificate
-from causeway_proofs.ic.errors import MalformedCertificate, WrongSubnet, path_text
-from causeway_proofs.ic.hash_tree import digest
-from causeway_proofs.ic.lookup import path_steps
+from causeway_proofs.ic.errors import MalformedCertificate, WrongSubnet
+from causeway_proofs.ic.hash_tree import HashTree
+from causeway_proofs.ic.lookup import format_path, path_steps
 from causeway_proofs.ic.messages import (
     Data,
     StreamMessage,
@@ -44,8 +43,9 @@ from causeway_proofs.ic.slice import (
     decode_certified_stream,
     decode_certified_stream_slice,
 )
-from causeway_proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS
+from causeway_proofs.ic.slice_payload import STREAMS
 from causeway_proofs.ic.stream_header import StreamHeader, decode_stream_header
+from causeway_proofs.ic.stream_tree import HEADER, MESSAGES_LABEL
 from causeway_proofs.limits import MAX_DEPTH
 from causeway_proofs.steps import Step
 
@@ -66,7 +66,7 @@ def read_leaf(path: Sequence[bytes], value: bytes) -> str:
         try:
             if len(path) == 3 and path[0] == STREAMS and path[2] == HEADER:
                 return header_text(decode_stream_header(value, version))
-            if len(path) == 4 and path[0] == STREAMS and path[2] == MESSAGES:
+            if len(path) == 4 and path[0] == STREAMS and path[2] == MESSAGES_LABEL:
                 return message_text(decode_stream_message(value, version))
         except CausewayError:
             continue
@@ -120,7 +120,7 @@ class PathClaim(DocumentSection):
     @property
     def title(self) -> str:
         """Return the path with its bytes."""
-        where = path_text(self.path)
+        where = format_path(self.path)
         return f"there is nothing at {where}" if self.value is None else f"{format_bytes(self.value)} is at {where}"
 
 
@@ -231,8 +231,9 @@ class IcCertificate(ProofDocument):
         signed = _signed_steps(certificate)
         tracks = []
         for claim in self.paths:
-            with suppress(ProofError):
-                tracks.append(ProofPath(claim.title, path_steps(certificate.tree, claim.path) + signed))
+            way = _path_to_root(certificate.tree, claim)
+            if way:
+                tracks.append(ProofPath(claim.title, way + signed))
         return tuple(tracks) or (ProofPath("the certificate", signed),)
 
     @property
@@ -261,7 +262,7 @@ class IcCertificate(ProofDocument):
                 raise InvalidInput(f"paths[{position}]: give either a value, or absent as true")
             if claim.path[0] == REQUEST_STATUS and self.canister_id is None:
                 raise InvalidInput(
-                    f"canister_id: missing; {path_text(claim.path[:1])} in paths[{position}] is the word of the "
+                    f"canister_id: missing; {format_path(claim.path[:1])} in paths[{position}] is the word of the "
                     "canister's subnet, which must be known"
                 )
 
@@ -374,12 +375,19 @@ def _require_shown(verified: VerifiedCertificate, claim: PathClaim) -> None:
     value = verified.value(claim.path)
     if value != claim.value:
         raise ClaimMismatch(
-            f"{format_bytes(value)} is at {path_text(claim.path)}, claimed is {format_bytes(claim.value or b'')}"
+            f"{format_bytes(value)} is at {format_path(claim.path)}, claimed is {format_bytes(claim.value or b'')}"
         )
 
 
+def _path_to_root(tree: HashTree, claim: PathClaim) -> tuple[Step, ...]:
+    try:
+        return path_steps(tree, claim.path)
+    except ProofError:
+        return ()
+
+
 def _signed_steps(certificate: Certificate) -> tuple[Step, ...]:
-    steps = [Step("root", "the state tree", digest(certificate.tree))]
+    steps = [Step("root", "the state tree", tree_root(certificate))]
     if certificate.delegation is not None:
         steps.append(Step("delegation", f"to subnet {principal_to_text(certificate.delegation.subnet_id)}"))
     return tuple(steps)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from causeway_proofs.ic import bls
 from causeway_proofs.ic.cbor_reader import ARRAY, MAP, SELF_DESCRIBED, CborReader, cbor_bytes, cbor_head, cbor_text
 from causeway_proofs.ic.errors import CanisterOutOfRange, CanisterRangesNotProven, MalformedCertificate, MalformedRanges
-from causeway_proofs.ic.hash_tree import HashTree, domain_separator, encode_tree, leaves, read_tree
+from causeway_proofs.ic.hash_tree import HashTree, digest, domain_separator, encode_tree, leaves, read_tree
 from causeway_proofs.ic.lookup import LookupStatus, lookup_path, lookup_subtree, require_value
 from causeway_proofs.ic.primitives import decode_leb128
 from causeway_proofs.limits import MAX_PROOF_BYTES, require_length
@@ -251,6 +251,11 @@ def decode_certificate(data: bytes, max_bytes: int = MAX_PROOF_BYTES) -> Certifi
     if tree is None or signature is None:
         raise reader.wrong("lacks its tree or its signature")
     return Certificate(tree, signature, delegation)
+
+
+def tree_root(certificate: Certificate) -> bytes:
+    """Return the digest of the certificate's tree, 32 bytes."""
+    return digest(certificate.tree)
 
 
 def _read_delegation(reader: CborReader) -> Delegation:

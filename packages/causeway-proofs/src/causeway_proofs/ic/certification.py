@@ -39,6 +39,7 @@ from causeway_proofs.ic.certificate import (
     range_pieces,
     read_time,
     require_in_ranges,
+    tree_root,
     verify_state_root,
 )
 from causeway_proofs.ic.errors import CertificateFromTheFuture, CertificateTooOld, TooManyDelegations, WrongSubnet
@@ -127,7 +128,7 @@ def verify_delegation(delegation: Delegation, root_key: bytes) -> VerifiedDelega
     certificate = decode_certificate(delegation.certificate)
     if certificate.delegation is not None:
         raise TooManyDelegations("the certificate in the delegation has a delegation of its own: one level is allowed")
-    root = digest(certificate.tree)
+    root = tree_root(certificate)
     verify_state_root(root, certificate.signature, root_key)
     tree = certificate.tree
     key = public_key_from_der(require_value(tree, [SUBNET, delegation.subnet_id, PUBLIC_KEY]))
@@ -340,7 +341,7 @@ def verify_certificate(
     """
     root_key = public_key_from_der(root_key) if len(root_key) != PUBLIC_KEY_BYTES else bytes(root_key)
     certificate = decode_certificate(data)
-    root = digest(certificate.tree)
+    root = tree_root(certificate)
     delegation = verify_delegation(certificate.delegation, root_key) if certificate.delegation else None
     signer = delegation.subnet_id if delegation else root_subnet_id or derive_root_subnet(root_key)
     verify_state_root(root, certificate.signature, delegation.public_key if delegation else root_key)
@@ -500,8 +501,7 @@ def verify_certifications(
             points[signed] = signature_point(signature)
         except ProofError as error:
             errors[signed] = error
-    messages, keys = [certification_message(root) for root, _, _ in points], [key for _, _, key in points]
-    all_hold = len(points) > 1 and is_each_signed(list(points.values()), messages, keys)
+    all_hold = len(points) > 1 and _verify_batch(points)
     for signed in points:
         try:
             if not all_hold:
@@ -511,3 +511,8 @@ def verify_certifications(
         else:
             verified.add(signed)
     return [errors[signed] for signed in given]
+
+
+def _verify_batch(points: dict[Signed, Any]) -> bool:
+    messages = [certification_message(root) for root, _, _ in points]
+    return is_each_signed(list(points.values()), messages, [key for _, _, key in points])

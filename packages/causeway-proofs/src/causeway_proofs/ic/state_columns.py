@@ -36,8 +36,8 @@ from causeway_proofs.ic.packed_cbor import write_item
 from causeway_proofs.ic.primitives import CURRENT, METADATA_SUBTREE, CertificationVersion, encode_leb128
 from causeway_proofs.ic.slice import HEIGHT, METADATA, Certification
 from causeway_proofs.ic.slice_columns import encode_paths
-from causeway_proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS
-from causeway_proofs.ic.stream_tree import roots_of_streams
+from causeway_proofs.ic.slice_payload import STREAMS
+from causeway_proofs.ic.stream_tree import HEADER, MESSAGES_LABEL, roots_of_streams
 from causeway_proofs.ic.witness import (
     KNOWN,
     Witness,
@@ -449,7 +449,7 @@ def metadata_contents(height: int, previous: bytes | None, version: Certificatio
 
 def _stream(streams: StreamColumns, at: int) -> NestedTree:
     header = {HEADER: streams.headers[at].as_py()}
-    return {**header, MESSAGES: Pruned(streams.message_roots[at].tobytes())} if streams.counts[at] else header
+    return {**header, MESSAGES_LABEL: Pruned(streams.message_roots[at].tobytes())} if streams.counts[at] else header
 
 
 def _canisters(data: CertifiedData) -> tuple[Rows, Digests]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from causeway_proofs.errors import IndexOverflow, InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_pairs
 from causeway_proofs.ic import witness as witnesses
-from causeway_proofs.ic.digest_columns import indexed_digests, labeled_digests, leaf_digests
+from causeway_proofs.ic.digest_columns import INDEX_BYTES, indexed_digests, labeled_digests, leaf_digests
 from causeway_proofs.ic.hash_tree import (
     EMPTY_DIGEST,
     FORK_DOMAIN,
@@ -38,9 +38,13 @@ from causeway_proofs.ic.hash_tree import (
     labeled_digest,
     leaf_digest,
 )
-from causeway_proofs.ic.slice_payload import HEADER, MESSAGES, index_label
+from causeway_proofs.ic.slice_payload import MESSAGES
+from causeway_proofs.merkle import level_above
 from causeway_proofs.merkle_forest import MerkleForest
 from causeway_proofs.order import U64, Codes, Rows, find_positions
+
+HEADER = b"header"
+MESSAGES_LABEL = b"messages"
 
 Messages: TypeAlias = "pa.BinaryArray | Sequence[bytes]"
 """Consecutive encoded messages."""
@@ -65,25 +69,25 @@ class MessagesTree:
     def __init__(self, begin: int, messages: Messages = ()) -> None:
         if not 0 <= begin < _END_OF_INDEXES:
             raise IndexOverflow(f"stream index {begin} is not an unsigned 64-bit number")
-        self._forest = StreamForest()
-        self._update(begin, begin, np.empty((0, DIGEST_BYTES), dtype=np.uint8))
+        self._begin = begin
+        # Level 0 holds the digests of the labeled messages, each level above the forks of the one below.
+        self._levels = [_GrowingRows()]
         self.append(messages)
 
     @property
     def begin(self) -> int:
         """Index of the first message."""
-        return int(self._forest.begins[0])
+        return self._begin
 
     @property
     def end(self) -> int:
         """Index after the last message."""
-        return int(self._forest.ends[0])
+        return self._begin + len(self._levels[0])
 
     @property
     def root(self) -> bytes:
         """Digest of the subtree, 32 bytes; that of an empty map without messages."""
-        root: bytes = self._forest.roots(_ONLY)[0].tobytes()
-        return root
+        return self._levels[-1].rows()[0].tobytes() if len(self._levels[0]) else EMPTY_DIGEST
 
     def append(self, messages: Messages) -> None:
         """Append messages.
@@ -97,7 +101,9 @@ class MessagesTree:
         column = _column(messages)
         if self.end + len(column) >= _END_OF_INDEXES:
             raise IndexOverflow(f"{len(column)} messages from index {self.end} on pass the last index, 2**64 - 1")
-        self._update(self.begin, self.end + len(column), self._digests_of(self.end, column))
+        before = len(self._levels[0])
+        self._levels[0].put(before, self._digests_of(self.end, column))
+        self._fork_again(0, before)
 
     def trim(self, begin: int) -> None:
         """Drop the messages below index ``begin``.
@@ -108,12 +114,17 @@ class MessagesTree:
         Raises:
             InvalidInput: ``begin`` is before the first message or after the end.
         """
-        if not self.begin <= begin <= self.end:
-            raise InvalidInput(f"cannot trim to {begin}: the stream holds [{self.begin}, {self.end})")
-        self._update(begin, self.end, np.empty((0, DIGEST_BYTES), dtype=np.uint8))
-
-    def _update(self, begin: int, end: int, digests: Digests) -> None:
-        self._forest.update(_ONLY, np.array([begin], np.uint64), np.array([end], np.uint64), digests)
+        if not self._begin <= begin <= self.end:
+            raise InvalidInput(f"cannot trim to {begin}: the stream holds [{self._begin}, {self.end})")
+        dropped = begin - self._begin
+        if not dropped:
+            return
+        self._begin = begin
+        aligned = (dropped & -dropped).bit_length() - 1
+        last_stable = min(aligned, len(self._levels) - 1)
+        for level in range(last_stable + 1):
+            self._levels[level].drop(dropped >> level)
+        self._fork_again(last_stable, 0)
 
     def witness(self, begin: int, end: int, messages: Messages) -> HashTree:
         """Build the subtree with the messages [begin, end), all others pruned.
@@ -131,11 +142,11 @@ class MessagesTree:
         Raises:
             InvalidInput: the run is not inside the tree, or ``messages`` are not the committed ones.
         """
-        if not self.begin <= begin <= end <= self.end:
-            raise InvalidInput(f"there is no run [{begin}, {end}) in a stream of [{self.begin}, {self.end})")
+        if not self._begin <= begin <= end <= self.end:
+            raise InvalidInput(f"there is no run [{begin}, {end}) in a stream of [{self._begin}, {self.end})")
         column = _column(messages)
-        first, last = begin - self.begin, end - self.begin
-        committed = self._forest.levels(_ONLY)[0][first:last]
+        first, last = begin - self._begin, end - self._begin
+        committed = self._levels[0].rows()[first:last]
         if len(column) != len(committed) or not np.array_equal(self._digests_of(begin, column), committed):
             raise InvalidInput(f"the messages given for [{begin}, {end}) are not those of the stream")
         if begin == end:
@@ -160,14 +171,16 @@ class MessagesTree:
         Raises:
             InvalidInput: the run is not inside the tree.
         """
-        if not self.begin <= begin <= end <= self.end:
-            raise InvalidInput(f"there is no run [{begin}, {end}) in a stream of [{self.begin}, {self.end})")
+        if not self._begin <= begin <= end <= self.end:
+            raise InvalidInput(f"there is no run [{begin}, {end}) in a stream of [{self._begin}, {self.end})")
         if begin == end:
             return witnesses.WitnessPruned(self.root)
         nodes: list[witnesses.Witness] = [
             witnesses.WitnessNode(index_label(index), witnesses.KNOWN) for index in range(begin, end)
         ]
-        return self._joined(begin - self.begin, end - self.begin, nodes, witnesses.WitnessFork, witnesses.WitnessPruned)
+        return self._joined(
+            begin - self._begin, end - self._begin, nodes, witnesses.WitnessFork, witnesses.WitnessPruned
+        )
 
     def _joined(
         self,
@@ -178,7 +191,8 @@ class MessagesTree:
         pruned: Callable[[bytes], Shown],
     ) -> Shown:
         """Build the whole tree with ``nodes`` as the nodes [first, last) of the lowest level."""
-        for rows in self._forest.levels(_ONLY)[:-1]:
+        for level in self._levels[:-1]:
+            rows = level.rows()
             if first % 2:
                 first -= 1
                 nodes.insert(0, pruned(rows[first].tobytes()))
@@ -192,7 +206,18 @@ class MessagesTree:
         return nodes[0]
 
     def _digests_of(self, begin: int, column: pa.BinaryArray) -> Digests:
-        return indexed_digests(np.arange(len(column), dtype=np.uint64) + np.uint64(begin), leaf_digests(column))
+        return indexed_digests(_indexes(begin, len(column)), leaf_digests(column))
+
+    def _fork_again(self, level: int, valid: int) -> None:
+        """Rehash the levels above ``level``, whose first ``valid`` nodes are unchanged."""
+        while len(self._levels[level]) > 1:
+            if level + 1 == len(self._levels):
+                self._levels.append(_GrowingRows())
+            # Rounding down excludes a node that moved up unpaired.
+            valid //= 2
+            self._levels[level + 1].put(valid, level_above(self._levels[level].rows()[2 * valid :], FORK_DOMAIN))
+            level += 1
+        del self._levels[level + 1 :]
 
 
 class StreamTree:
@@ -217,7 +242,7 @@ class StreamTree:
         header = labeled_digest(HEADER, leaf_digest(self.header))
         if self.messages.begin == self.messages.end:
             return header
-        return fork_digest(header, labeled_digest(MESSAGES, self.messages.root))
+        return fork_digest(header, labeled_digest(MESSAGES_LABEL, self.messages.root))
 
     def witness(self, begin: int, end: int, messages: Messages) -> HashTree:
         """Build the stream's subtree with its header and the messages [begin, end).
@@ -238,7 +263,7 @@ class StreamTree:
         if self.messages.begin == self.messages.end:
             return header
         # An empty run is pruned together with its label.
-        labeled_run = Labeled(MESSAGES, run)
+        labeled_run = Labeled(MESSAGES_LABEL, run)
         return Fork(header, Pruned(digest(labeled_run)) if begin == end else labeled_run)
 
 
@@ -253,7 +278,7 @@ def roots_of_streams(headers: pa.BinaryArray, message_roots: Digests, filled: np
     Returns:
         Roots, shape (n, 32).
     """
-    return fork_headers(headers, labeled_digests(MESSAGES, message_roots[filled]), filled)
+    return fork_headers(headers, labeled_digests(MESSAGES_LABEL, message_roots[filled]), filled)
 
 
 def fork_headers(headers: pa.BinaryArray, messages: Digests, filled: npt.NDArray[np.bool_]) -> Digests:
@@ -266,18 +291,53 @@ def fork_headers(headers: pa.BinaryArray, messages: Digests, filled: npt.NDArray
     return roots
 
 
+def index_label(index: int) -> bytes:
+    """Return the label of a stream index: 8 bytes, big-endian."""
+    return index.to_bytes(INDEX_BYTES, "big")
+
+
+class _GrowingRows:
+    """Digests appended at the end and dropped at the front, in one contiguous buffer."""
+
+    def __init__(self) -> None:
+        self._buffer: Digests = np.empty((0, DIGEST_BYTES), dtype=np.uint8)
+        self._start = 0
+        self._stop = 0
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def rows(self) -> Digests:
+        return self._buffer[self._start : self._stop]
+
+    def drop(self, count: int) -> None:
+        self._start += count
+
+    def put(self, keep: int, added: Digests) -> None:
+        """Replace all rows after the first ``keep`` by ``added``."""
+        length = keep + len(added)
+        if self._start + length > len(self._buffer):
+            room = np.empty((length if not keep else 2 * length, DIGEST_BYTES), dtype=np.uint8)
+            room[:keep] = self._buffer[self._start : self._start + keep]
+            self._buffer, self._start = room, 0
+        self._buffer[self._start + keep : self._start + length] = added
+        self._stop = self._start + length
+
+
 def _column(messages: Messages) -> pa.BinaryArray:
     if isinstance(messages, pa.Array):
         return messages if messages.type == pa.binary() else messages.cast(pa.binary())
     return pa.array(messages, pa.binary())
 
 
+def _indexes(begin: int, count: int) -> U64:
+    return np.arange(count, dtype=np.uint64) + np.uint64(begin)
+
+
 Keys = Codes
 """Names of streams: 64-bit numbers, or byte strings of one length, alike in all calls."""
 
 _NONE: U64 = np.empty(0, dtype=np.uint64)
-_ONLY: U64 = np.zeros(1, dtype=np.uint64)
-"""The key of a stream alone."""
 
 
 class StreamForest:
@@ -368,10 +428,6 @@ class StreamForest:
             Counts, shape (n,).
         """
         return self._forest.sizes[self._rows(keys)]
-
-    def levels(self, keys: Keys) -> list[Digests]:
-        """Return the digests of the first stream of ``keys``, level by level, messages first, root last."""
-        return self._forest.nodes_of(int(self._rows(keys)[0]))
 
     def left_siblings(self, keys: Keys, positions: U64) -> tuple[Digests, Rows]:
         """Return the ``sides`` of the run from each of ``positions`` to the stream's end.
