@@ -113,20 +113,20 @@ def digest(tree: HashTree) -> bytes:
     Returns:
         32 bytes.
     """
-    match tree:
-        case Pruned(found):
-            return found
-        case Leaf(value):
-            return leaf_digest(value)
-        case Empty():
-            return EMPTY_DIGEST
-    if not tree._digest:
-        if isinstance(tree, Labeled):
-            own = labeled_digest(tree.label, digest(tree.subtree))
-        else:
-            own = fork_digest(digest(tree.left), digest(tree.right))
-        tree._digest.append(own)
-    return tree._digest[0]
+    stack: list[HashTree] = [tree]
+    while stack:
+        node = stack[-1]
+        if not isinstance(node, (Labeled, Fork)) or node._digest:
+            stack.pop()
+            continue
+        children: tuple[HashTree, ...] = (node.subtree,) if isinstance(node, Labeled) else (node.left, node.right)
+        waiting = [child for child in children if isinstance(child, (Labeled, Fork)) and not child._digest]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        node._digest.append(_digest_of(node))
+    return _digest_of(tree)
 
 
 def build_tree(labeled_tree: NestedTree) -> HashTree:
@@ -140,13 +140,32 @@ def build_tree(labeled_tree: NestedTree) -> HashTree:
     Returns:
         The hash tree.
     """
-    return join_forks([Labeled(label, _subtree(labeled_tree[label])) for label in sorted(labeled_tree)])
-
-
-def _subtree(value: bytes | NestedTree | HashTree) -> HashTree:
-    if isinstance(value, Mapping):
-        return build_tree(value)
-    return Leaf(bytes(value)) if isinstance(value, (bytes, bytearray, memoryview)) else value
+    finished: dict[int, HashTree] = {}
+    stack: list[tuple[int, NestedTree, bool]] = [(0, labeled_tree, False)]
+    names = 0
+    children: dict[int, list[tuple[bytes, int | HashTree]]] = {}
+    while stack:
+        name, subtree, entered = stack.pop()
+        if entered:
+            finished[name] = join_forks(
+                [
+                    Labeled(label, finished.pop(child) if isinstance(child, int) else child)
+                    for label, child in children.pop(name)
+                ]
+            )
+            continue
+        stack.append((name, subtree, True))
+        own: list[tuple[bytes, int | HashTree]] = []
+        for label in sorted(subtree):
+            value = subtree[label]
+            if isinstance(value, Mapping):
+                names += 1
+                own.append((label, names))
+                stack.append((names, value, False))
+            else:
+                own.append((label, Leaf(bytes(value)) if isinstance(value, (bytes, bytearray, memoryview)) else value))
+        children[name] = own
+    return finished[0]
 
 
 def join_forks(nodes: list[HashTree]) -> HashTree:
@@ -210,6 +229,21 @@ def leaves(tree: HashTree) -> Iterator[tuple[Path, bytes]]:
             stack.append((node.subtree, (*path, node.label)))
         elif isinstance(node, Leaf):
             yield path, node.value
+
+
+def _digest_of(node: HashTree) -> bytes:
+    """Return the digest of a node from its children's cached digests."""
+    if isinstance(node, Pruned):
+        return node.digest
+    if isinstance(node, Leaf):
+        return leaf_digest(node.value)
+    if isinstance(node, Empty):
+        return EMPTY_DIGEST
+    if node._digest:
+        return node._digest[0]
+    if isinstance(node, Labeled):
+        return labeled_digest(node.label, _digest_of(node.subtree))
+    return fork_digest(_digest_of(node.left), _digest_of(node.right))
 
 
 EMPTY_KIND, FORK_KIND, LABELED_KIND, LEAF_KIND, PRUNED_KIND = range(5)

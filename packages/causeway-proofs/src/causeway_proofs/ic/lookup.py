@@ -277,27 +277,37 @@ def prune(tree: HashTree, paths: Iterable[Sequence[bytes]]) -> HashTree:
     Raises:
         PathNotProven: ``tree`` is itself pruned at a path.
     """
-    return _prune(tree, _sort_out(paths))
-
-
-def _prune(tree: HashTree, request: _Request) -> HashTree:
-    """Prune a map, or a value, to what is requested of it."""
-    if request.whole and isinstance(tree, Pruned):
-        raise PathNotProven("the tree is pruned where it is to be shown")
-    if request.whole:
-        return tree
-    return _prune_map(tree, _open_map(tree, request.below), 1) if request.below else _pruned(tree)
-
-
-def _prune_map(node: HashTree, own: _RetainedMap, position: int) -> HashTree:
-    """Prune the part of a map that is below a node of it."""
-    if position not in own.retained:
-        return _pruned(node)
-    if isinstance(node, Fork):
-        return Fork(_prune_map(node.left, own, 2 * position), _prune_map(node.right, own, 2 * position + 1))
-    if isinstance(node, Labeled):
-        return Labeled(node.label, _prune(node.subtree, own.below.get(position, _Request())))
-    return node
+    finished: list[HashTree] = []
+    # Tasks: a map with its request; a node at its position; a node to rebuild from the top of finished.
+    stack: list[tuple[HashTree, _Request | tuple[_RetainedMap, int] | None]] = [(tree, _sort_out(paths))]
+    while stack:
+        node, task = stack.pop()
+        if isinstance(task, _Request):
+            if task.whole and isinstance(node, Pruned):
+                raise PathNotProven("the tree is pruned where it is to be shown")
+            if task.whole:
+                finished.append(node)
+            elif not task.below:
+                finished.append(_pruned(node))
+            else:
+                stack.append((node, (_open_map(node, task.below), 1)))
+        elif task is None:
+            if isinstance(node, Labeled):
+                finished.append(Labeled(node.label, finished.pop()))
+            else:
+                right = finished.pop()
+                finished.append(Fork(finished.pop(), right))
+        else:
+            own, position = task
+            if position not in own.retained:
+                finished.append(_pruned(node))
+            elif isinstance(node, Fork):
+                stack += ((node, None), (node.right, (own, 2 * position + 1)), (node.left, (own, 2 * position)))
+            elif isinstance(node, Labeled):
+                stack += ((node, None), (node.subtree, own.below.get(position, _Request())))
+            else:
+                finished.append(node)
+    return finished[0]
 
 
 def _sort_out(paths: Iterable[Sequence[bytes]]) -> _Request:

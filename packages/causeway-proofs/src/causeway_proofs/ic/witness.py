@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from causeway_proofs.errors import OverLimit
@@ -88,29 +88,34 @@ def decode_labeled_tree(data: bytes) -> LabeledTree:
         MalformedProof: ``data`` is not a tree or not canonical, or its labels do not ascend.
     """
     message = parse_canonical(xnet_pb2.LabeledTree, data, "LabeledTree", MAX_PROOF_BYTES)
-    return _read_tree(message, iter(range(MAX_TREE_NODES)))
-
-
-def _read_tree(node: xnet_pb2.LabeledTree, numbers: Iterator[int]) -> LabeledTree:
-    """Read a node and what is below it; decoders of protobuf bound the levels."""
-    if next(numbers, None) is None:
-        raise OverLimit(f"LabeledTree: more than {MAX_TREE_NODES} nodes")
-    match node.WhichOneof("node_enum"):
-        case "leaf":
-            return TreeLeaf(node.leaf)
-        case "sub_tree":
-            children: dict[bytes, LabeledTree] = {}
-            before: bytes | None = None
-            for child in node.sub_tree.children:
-                if before is not None and child.label <= before:
-                    pair = f"{path_text([child.label])} after {path_text([before])}"
-                    raise DecodeError(f"LabeledTree: labels do not ascend: {pair}")
-                if not child.HasField("node"):
-                    raise DecodeError("Missing required struct field: LabeledTree::Subtree::value")
-                before = child.label
-                children[child.label] = _read_tree(child.node, numbers)
-            return SubTree(children)
-    raise DecodeError("Missing required struct field: LabeledTree::node_enum")
+    # Parents before children; built in reverse, so that children exist before their parents.
+    found: list[tuple[xnet_pb2.LabeledTree, int, bytes]] = [(message, -1, b"")]
+    for position, (node, _, _) in enumerate(found):
+        match node.WhichOneof("node_enum"):
+            case "leaf":
+                continue
+            case "sub_tree":
+                if len(found) + len(node.sub_tree.children) > MAX_TREE_NODES:
+                    raise OverLimit(f"LabeledTree: more than {MAX_TREE_NODES} nodes")
+                before: bytes | None = None
+                for child in node.sub_tree.children:
+                    if before is not None and child.label <= before:
+                        pair = f"{path_text([child.label])} after {path_text([before])}"
+                        raise DecodeError(f"LabeledTree: labels do not ascend: {pair}")
+                    if not child.HasField("node"):
+                        raise DecodeError("Missing required struct field: LabeledTree::Subtree::value")
+                    before = child.label
+                    found.append((child.node, position, child.label))
+            case _:
+                raise DecodeError("Missing required struct field: LabeledTree::node_enum")
+    children: dict[int, dict[bytes, LabeledTree]] = {}
+    tree: LabeledTree = SubTree({})
+    for position in reversed(range(len(found))):
+        node, parent, label = found[position]
+        own = children.pop(position, {})
+        tree = TreeLeaf(node.leaf) if node.WhichOneof("node_enum") == "leaf" else SubTree(own)
+        children.setdefault(parent, {})[label] = tree
+    return tree
 
 
 MAX_WIRE_LEVELS = 49
@@ -204,33 +209,45 @@ def decode_witness(data: bytes) -> Witness:
         MalformedProof: ``data`` is not a witness, or not canonical.
     """
     message = parse_canonical(xnet_pb2.Witness, data, "Witness", MAX_PROOF_BYTES)
-    return _read_witness(message, iter(range(MAX_NODES)))
-
-
-def _read_witness(node: xnet_pb2.Witness, numbers: Iterator[int]) -> Witness:
-    """Read a node and what is below it; decoders of protobuf bound the levels."""
-    if next(numbers, None) is None:
-        raise OverLimit(f"Witness: more than {MAX_NODES} nodes")
-    match node.WhichOneof("witness_enum"):
-        case "fork":
-            for side in ("left_tree", "right_tree"):
-                if not node.fork.HasField(side):
-                    raise DecodeError(f"Missing required struct field: Witness::Fork::{side}")
-            return WitnessFork(
-                _read_witness(node.fork.left_tree, numbers), _read_witness(node.fork.right_tree, numbers)
-            )
-        case "node":
-            if not node.node.HasField("sub_witness"):
-                raise DecodeError("Missing required struct field: Witness::Node::sub_witness")
-            return WitnessNode(node.node.label, _read_witness(node.node.sub_witness, numbers))
-        case "pruned":
-            length = len(node.pruned.digest)
-            if length != DIGEST_BYTES:
-                raise DecodeError(f"Digest: expected a blob of length {DIGEST_BYTES}, got {length}")
-            return WitnessPruned(node.pruned.digest)
-        case "known":
-            return KNOWN
-    raise DecodeError("Missing required struct field: Witness::witness_enum")
+    # Parents before children, left before right; built in reverse.
+    found = [message]
+    for node in found:
+        if len(found) > MAX_NODES:
+            raise OverLimit(f"Witness: more than {MAX_NODES} nodes")
+        match node.WhichOneof("witness_enum"):
+            case "fork":
+                for side in ("left_tree", "right_tree"):
+                    if not node.fork.HasField(side):
+                        raise DecodeError(f"Missing required struct field: Witness::Fork::{side}")
+                found += [node.fork.left_tree, node.fork.right_tree]
+            case "node":
+                if not node.node.HasField("sub_witness"):
+                    raise DecodeError("Missing required struct field: Witness::Node::sub_witness")
+                found.append(node.node.sub_witness)
+            case "pruned":
+                length = len(node.pruned.digest)
+                if length != DIGEST_BYTES:
+                    raise DecodeError(f"Digest: expected a blob of length {DIGEST_BYTES}, got {length}")
+            case "known":
+                continue
+            case _:
+                raise DecodeError("Missing required struct field: Witness::witness_enum")
+    # In reverse, nodes consume their children in the order of creation: a queue.
+    results: list[Witness] = []
+    position = 0
+    for node in reversed(found):
+        match node.WhichOneof("witness_enum"):
+            case "fork":
+                results.append(WitnessFork(results[position + 1], results[position]))
+                position += 2
+            case "node":
+                results.append(WitnessNode(node.node.label, results[position]))
+                position += 1
+            case "pruned":
+                results.append(WitnessPruned(node.pruned.digest))
+            case _:
+                results.append(KNOWN)
+    return results[-1]
 
 
 def sub_witness(witness: Witness, label: bytes) -> Witness | None:
@@ -257,54 +274,133 @@ def first_sub_witness(witness: Witness) -> WitnessNode | None:
     return None
 
 
-def _prune(witness: Witness, tree: LabeledTree, path: tuple[bytes, ...], depth: int) -> Witness:
-    """Prune a tree from its witness."""
-    _require_depth(path, depth)
-    match tree, witness:
-        case TreeLeaf(value), WitnessKnown():
-            return WitnessPruned(leaf_digest(value))
-        case SubTree(children), WitnessKnown() if not children:
-            return WitnessPruned(EMPTY_DIGEST)
-        case SubTree(children), (WitnessFork() | WitnessNode()) if children:
-            unmatched = list(children.items())[::-1]
-            pruned = _prune_children(witness, unmatched, path, depth)
-            if unmatched:
-                raise InconsistentPartialTree("the witness has no place for it", [*path, unmatched[-1][0]])
-            return pruned
-        case TreeLeaf(), _:
-            raise InconsistentPartialTree("a leaf that the witness does not know", path)
-        case SubTree(children), _ if not children:
-            raise InconsistentPartialTree("an empty subtree that the witness does not know", path)
-    raise InconsistentPartialTree("a subtree whose children the witness does not have", path)
+@dataclass(slots=True)
+class _Children:
+    """Unmatched children of a subtree, the next one last."""
+
+    left: list[tuple[bytes, LabeledTree]]
 
 
-def _prune_children(
-    witness: Witness, unmatched: list[tuple[bytes, LabeledTree]], path: tuple[bytes, ...], depth: int
-) -> Witness:
-    """Prune the children of a subtree that a part of its witness covers, and drop them; the next one is last."""
-    _require_depth(path, depth)
-    match witness:
-        case WitnessFork(left, right):
-            if isinstance(left, WitnessPruned) and isinstance(right, WitnessPruned):
-                raise NonMinimalWitness("a fork of two pruned nodes", path)
-            one = _prune_children(left, unmatched, path, depth + 1)
-            other = _prune_children(right, unmatched, path, depth + 1)
-            if isinstance(one, WitnessPruned) and isinstance(other, WitnessPruned):
-                return WitnessPruned(fork_digest(one.digest, other.digest))
-            return witness if one is left and other is right else WitnessFork(one, other)
-        case WitnessNode(label, below) if unmatched and unmatched[-1][0] == label:
-            pruned = _prune(below, unmatched.pop()[1], (*path, label), depth + 1)
-            if isinstance(pruned, WitnessPruned):
-                return WitnessPruned(labeled_digest(label, pruned.digest))
-            return WitnessNode(label, pruned)
-        case WitnessKnown():
-            raise InconsistentPartialTree("the witness knows it without a label", path)
-    return witness  # not part of the pruned tree
+@dataclass(frozen=True, slots=True)
+class _Meet:
+    """Task: match a witness with its tree."""
+
+    witness: Witness
+    tree: LabeledTree
+    depth: int
 
 
-def _require_depth(path: tuple[bytes, ...], depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise TooDeepRecursion(f"the witness is nested more than {MAX_DEPTH} deep", path)
+@dataclass(frozen=True, slots=True)
+class _Descend:
+    """Task: match a part of a subtree's witness with the children that it covers."""
+
+    witness: Witness
+    children: _Children
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """Task: rebuild a fork from the two results on top."""
+
+    fork: WitnessFork
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """Task: label the result on top."""
+
+    node: WitnessNode
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """Task: check that a subtree has no unmatched children."""
+
+    children: _Children
+
+
+_Task = _Meet | _Descend | _Join | _Label | _Finish
+
+
+@dataclass(slots=True)
+class _Pruning:
+    tasks: list[_Task]
+    results: list[Witness] = field(default_factory=list)
+    path: list[bytes] = field(default_factory=list)
+
+    def run(self) -> Witness:
+        while self.tasks:
+            task = self.tasks.pop()
+            match task:
+                case _Meet():
+                    self._meet(task)
+                case _Descend():
+                    self._descend(task)
+                case _Join():
+                    right, left = self.results.pop(), self.results.pop()
+                    if isinstance(left, WitnessPruned) and isinstance(right, WitnessPruned):
+                        self.results.append(WitnessPruned(fork_digest(left.digest, right.digest)))
+                    else:
+                        same = left is task.fork.left and right is task.fork.right
+                        self.results.append(task.fork if same else WitnessFork(left, right))
+                case _Label(node):
+                    self.path.pop()
+                    below = self.results.pop()
+                    if isinstance(below, WitnessPruned):
+                        self.results.append(WitnessPruned(labeled_digest(node.label, below.digest)))
+                    else:
+                        self.results.append(WitnessNode(node.label, below))
+                case _Finish(children):
+                    if children.left:
+                        label = children.left[-1][0]
+                        raise InconsistentPartialTree("the witness has no place for it", [*self.path, label])
+        return self.results.pop()
+
+    def _meet(self, task: _Meet) -> None:
+        self._require_depth(task.depth)
+        match task.tree, task.witness:
+            case TreeLeaf(value), WitnessKnown():
+                self.results.append(WitnessPruned(leaf_digest(value)))
+            case SubTree(children), WitnessKnown() if not children:
+                self.results.append(WitnessPruned(EMPTY_DIGEST))
+            case SubTree(children), (WitnessFork() | WitnessNode()) if children:
+                left = _Children(list(children.items())[::-1])
+                self.tasks += [_Finish(left), _Descend(task.witness, left, task.depth)]
+            case TreeLeaf(), _:
+                raise InconsistentPartialTree("a leaf that the witness does not know", self.path)
+            case SubTree(children), _ if not children:
+                raise InconsistentPartialTree("an empty subtree that the witness does not know", self.path)
+            case _:
+                raise InconsistentPartialTree("a subtree whose children the witness does not have", self.path)
+
+    def _descend(self, task: _Descend) -> None:
+        self._require_depth(task.depth)
+        match task.witness:
+            case WitnessFork(left, right) as fork:
+                if isinstance(left, WitnessPruned) and isinstance(right, WitnessPruned):
+                    raise NonMinimalWitness("a fork of two pruned nodes", self.path)
+                self.tasks += [
+                    _Join(fork),
+                    _Descend(right, task.children, task.depth + 1),
+                    _Descend(left, task.children, task.depth + 1),
+                ]
+            case WitnessNode(label, below) as node:
+                if not task.children.left or task.children.left[-1][0] != label:
+                    # Not part of the pruned tree.
+                    self.results.append(node)
+                    return
+                _, child = task.children.left.pop()
+                self.path.append(label)
+                self.tasks += [_Label(node), _Meet(below, child, task.depth + 1)]
+            case WitnessPruned() as pruned:
+                self.results.append(pruned)
+            case WitnessKnown():
+                raise InconsistentPartialTree("the witness knows it without a label", self.path)
+
+    def _require_depth(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise TooDeepRecursion(f"the witness is nested more than {MAX_DEPTH} deep", self.path)
 
 
 def prune_witness(witness: Witness, partial_tree: LabeledTree) -> Witness:
@@ -324,7 +420,7 @@ def prune_witness(witness: Witness, partial_tree: LabeledTree) -> Witness:
         NonMinimalWitness: a fork on the path has two pruned nodes.
         TooDeepRecursion: the witness is nested too deeply.
     """
-    return _prune(witness, partial_tree, (), 1)
+    return _Pruning([_Meet(witness, partial_tree, 1)]).run()
 
 
 def recompute_digest(partial_tree: LabeledTree, witness: Witness) -> bytes:
