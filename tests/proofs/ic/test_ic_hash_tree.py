@@ -163,7 +163,7 @@ def test_messages_about_long_labels_stay_short() -> None:
     with pytest.raises(PathNotProven) as absent:
         require_value(Labeled(b"a", EMPTY), [b"x" * 100_000, b"b"])
     assert len(str(absent.value)) < 300
-    assert path_text([b"a", b"", b"\x00", b"y" * 65]) == "/a//0x00/0x" + "79" * 64 + "... (65 bytes)"
+    assert path_text([b"a", b"", b"\x00", b"y" * 65]) == "/a/0x/0x00/0x" + "79" * 64 + "... (65 bytes)"
 
 
 def balanced(leaves: int) -> bytes:
@@ -278,3 +278,12 @@ def test_stream_bounds() -> None:
 def test_pruned_nodes_hold_digests() -> None:
     with pytest.raises(MalformedProof):
         Pruned(b"short")
+
+
+def test_trees_deeper_than_the_recursion_limit_are_hashed_and_pruned() -> None:
+    depth = 3_000
+    tree: HashTree = Leaf(b"x")
+    for _ in range(depth):
+        tree = Labeled(b"a", tree)
+    read = decode_tree(encode_tree(tree), max_depth=depth + 1)
+    assert digest(prune(read, [[b"a"] * depth])) == digest(read)

@@ -39,7 +39,7 @@ def path_text(path: Sequence[bytes]) -> str:
     """Format a path in a labeled tree: ``/streams/0x00.../header``."""
     return "/" + "/".join(
         label.decode("ascii")
-        if len(label) <= MOST_SHOWN_BYTES and all(32 <= byte < 127 for byte in label)
+        if 0 < len(label) <= MOST_SHOWN_BYTES and all(32 <= byte < 127 for byte in label)
         else f"0x{hex_text(label)}"
         for label in path
     )
