@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.spec import ibc
 from tests.spec.ibc import guarantees
@@ -25,11 +25,15 @@ from tests.support.ibc.ibc_strategies import scenarios
 from tests.tiers import sized
 
 
+SEED = 5
+"""Seed of the examples: with it, the calls of strangers have every outcome (``ibc_tally.MUST``) in a small tier."""
+
+
 def quick(examples: int) -> Callable[[Any], Any]:
-    """Run equal examples in every run without shrinking, which would take minutes."""
+    """Run equal examples in every run, whatever the test is called, without shrinking, which would take minutes."""
     phases = [Phase.explicit, Phase.generate]
-    health = list(HealthCheck)
-    return settings(max_examples=examples, deadline=None, suppress_health_check=health, derandomize=True, phases=phases)
+    fixed = settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), phases=phases)
+    return lambda test: seed(SEED)(fixed(test))
 
 
 def compare(scenario: Scenario, cuts: int = 1) -> None:

@@ -236,6 +236,11 @@ def scenarios(
             how_many = draw(st.sampled_from([0, 1, 2, 3] if pairs else [0, 0, 0, 1]))
             outside[height] = draw(st.lists(visits(names, pairs), min_size=how_many, max_size=how_many))
         silent = draw(st.sampled_from([(), (("drop", None, None, ticks[0], ticks[-1], None),)]))
+    doubles = some(zone, 1, forks and strangers)
+    for here, remote in [pair for pair in pairs if pair[1] in doubles][:1]:
+        # Valid evidence is rare among the drawn visits.
+        shown = Told("update", remote), Told("misbehaviour", remote, 0, 0, "fork")
+        outside[draw(st.sampled_from(range(3, blocks + 1)))].append(Visit(here, USERS[1], shown))
     return Scenario(
         zones=zones,
         options=chosen,
@@ -247,7 +252,7 @@ def scenarios(
         carriers=(*some(carriers, 3), *silent),
         halts=some(halts, 1),
         forged=some(forgeries(), 2),
-        doubles=some(zone, 1, forks and strangers),
+        doubles=doubles,
         forks=tuple(dict.fromkeys(some(st.tuples(zone, at), 2, forks))),
         recoveries=some(decisions, 3, forks and bool(pairs)),
         skip=draw(st.sampled_from([0.0, 0.0, 0.3])) if faulty and not calm else 0.0,
