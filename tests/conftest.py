@@ -37,7 +37,7 @@ SOAK = frozenset((Path(__file__).parent / "soak.txt").read_text(encoding="utf-8"
 """Tests that only the tier soak runs, by node; a name without parameters stands for all cases of the test."""
 
 
-FIRST = ("tests/property/test_random_scenarios",)
+FIRST = ("tests/cli/test_random_scenarios",)
 """Name prefixes of the files with the longest tests: they start first, so that no worker ends with them alone."""
 
 
