@@ -255,3 +255,12 @@ def test_readme_example_prints_its_output(tmp_path: Path, monkeypatch: pytest.Mo
     with cw.Network.from_scenario(tmp_path / "hello.toml", {"network.executor": "in_process"}) as net:
         net.run()
         assert net.program_state("visitor") == state
+
+
+def test_report_example_prints_its_output(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "how-to" / "report.md").read_text()
+    (opening,) = re.findall(r"```py\n(.*?)```", page, re.S)
+    exec("\n".join(line for line in opening.splitlines() if line.startswith(("import ", "from "))), {})
+    (example, output) = re.findall(r"```(?:python|text)\n(.*?)```", page.split("```py\n", 1)[1], re.S)
+    exec(compile(example, "report.md", "exec"), {})
+    assert capsys.readouterr().out == output
