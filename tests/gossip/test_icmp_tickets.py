@@ -273,7 +273,7 @@ def test_conflicting_options_are_rejected() -> None:
     for given, said in (({"odds": 12}, "12: must be a power of two"), ({"credit": 33}, "33: must be at most credit_")):
         with pytest.raises(ValueError, match=said):
             TicketOptions.model_validate(given)
-    # 8 * 64 - 32 for 64 bodies is 7.5 per body.
+    # 8 * 64 - 32 for 64 bodies is 480 / 64 per body: more than 7, less than 8.
     for cost, pays in ((7, True), (8, False)):
         assert TicketOptions.model_validate({"mode": "on", "cost": cost}).pays is pays
     assert not TicketOptions.model_validate({"mode": "off"}).pays
