@@ -1,5 +1,7 @@
-"""Random scenarios of all protocols run without an internal error, and what they come to is the same everywhere
-(``examined_scenarios``)."""
+"""Random scenarios of all protocols run without an internal error, with equal results on every executor.
+
+``tests.support.properties.examined_scenarios`` has the checks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random scenarios of the protocols with value and forks (``examined_scenarios``)."""
+"""Random scenarios of the protocols with value and forks (``properties.examined_scenarios``)."""
 
 from __future__ import annotations
 

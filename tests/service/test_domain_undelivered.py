@@ -30,7 +30,7 @@ TRIES = 4
 
 
 class Local:
-    """Client of one of two lakes in this process (``service.xdm.client.LakeClient``)."""
+    """Client of one of two lakes in this process (``service.xdm.client.DomainLakeClient``)."""
 
     def __init__(self, lakes: DomainLakes, lake: str, altered: Altered) -> None:
         self.lakes, self.lake, self._altered = lakes, lake, altered

@@ -1,4 +1,4 @@
-"""Assignment of buckets to tasks (``pipeline.assignment``), and worker state across tasks."""
+"""Assignment of buckets to tasks (``spark.workers``), and worker state across tasks."""
 
 from __future__ import annotations
 

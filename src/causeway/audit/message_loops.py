@@ -28,7 +28,7 @@ __all__ = ["mark_reverted"]
 SENT, COMMITTED, RECEIVED, EXECUTED, ANSWERED, ACKNOWLEDGED, TIMED_OUT = 0, 1, 3, 4, 5, 6, 8
 REVERTED, OBSERVED, FAILED, REFUNDED = 12, 13, 14, 15
 EVENTS = 18
-"""Number of events; the codes above are positions in ``schema.Event``."""
+"""Number of events; the codes above are positions in ``schema.LedgerEvent``."""
 
 NEEDED = (SENT, RECEIVED, ACKNOWLEDGED, TIMED_OUT, REFUNDED)
 """Events that always have a row in ``firsts``."""

@@ -217,7 +217,7 @@ def prove_offer(opened: OpenedLake, offer: ProofOffer) -> OfferProof:
 
 
 TRUST = "trust_out"
-"""Name of the option for trust documents, shared by all provers (``options.TRUST_OUT``)."""
+"""Name of the option for trust documents, shared by all provers (``command_options.TRUST_OUT``)."""
 
 
 def _candidate_heights(opened: OpenedLake, wanted: Sequence[int | None]) -> Iterator[int | None]:

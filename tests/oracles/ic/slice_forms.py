@@ -37,7 +37,7 @@ class SliceRow:
         begin: index of the first message; of no meaning without messages.
         messages: encoded.
         siblings: digests, joined: see ``slice_roots``.
-        path: the way to the state's root: see ``stream_paths``.
+        path: labels and sibling digests on the path from the stream to the root of the state.
     """
 
     destination: bytes

@@ -185,7 +185,7 @@ def _count_bins(outcomes: MessageOutcomes, axis: int, sent: tuple[Bools, Ints], 
 
 
 def choose_level(axis: int, first: int, last: int) -> int:
-    """Return the index in ``WIDTHS`` of the least width with at most ``MOST_BINS`` bins.
+    """Return the index in ``WIDTHS`` of the least width with at most ``MAX_BINS`` bins.
 
     Args:
         axis: ``TICK`` or ``TIME``.

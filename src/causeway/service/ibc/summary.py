@@ -41,7 +41,7 @@ class Backlog:
 
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Summarize the relayers of a lake at a height after a run (``network.carriers``).
+    """Summarize the relayers of a lake at a height after a run (``network.run_records``).
 
     Args:
         lake: The lake.
@@ -73,7 +73,8 @@ def _fees(accounts: Sequence[Mapping[str, Any]], options: IbcOptions, lake: Lake
 def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the counts of each relayer, summed over all zones: ``name`` and ``COUNTS``.
 
-    An external process is named ``outside/`` and its number; those without an account are ``outside/others``.
+    Relayers outside the scenario are named ``outside/N`` by number, or ``outside/others`` without an account
+    (``accounts.relayer_name``).
 
     Args:
         lake: The lake.

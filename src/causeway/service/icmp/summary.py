@@ -106,7 +106,7 @@ SHOWN = 4
 
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Summarize a lake at a height after a run (``network.carriers``).
+    """Summarize a lake at a height after a run (``network.run_records``).
 
     Args:
         lake: The lake.

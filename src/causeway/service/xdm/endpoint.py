@@ -54,7 +54,7 @@ class XdmEndpoint(Endpoint):
         self.followed = frozenset({self.views.consensus} if kernel.network.follows else ())
 
     def submission(self, chain: str, user: int, transaction: bytes) -> CarriedTransaction:
-        """Decode a transaction (SCALE, ``protocols.xdm.carried``).
+        """Decode a transaction (SCALE, ``protocols.xdm.transactions``).
 
         Raises:
             InvalidInput: The transaction is invalid, or of a kind that the chain does not accept.

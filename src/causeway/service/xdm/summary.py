@@ -47,7 +47,7 @@ _HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Summarize a lake at a height after a run (``network.carriers``).
+    """Summarize a lake at a height after a run (``network.run_records``).
 
     Args:
         lake: The lake.

@@ -1,8 +1,7 @@
-"""Kernel and oracle side by side: the same calls, the same envelopes on their way with the same faults, and after every
-block the same channels, messages, balances, fees and books.
+"""Run kernel and oracle with the same calls and faulty envelopes, and compare their state after every block.
 
-What operators prove is what the kernel's prove; the oracle makes its own proof of the same message as of the same
-blocks, under its own roots. So every copy that is brought late, twice or altered comes to both in the same block.
+The kernel's operators choose the messages to prove. The oracle proves the same messages at the same blocks, under its
+own roots. So both receive each late, repeated or altered copy in the same block.
 """
 
 from __future__ import annotations

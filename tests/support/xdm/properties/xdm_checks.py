@@ -1,7 +1,7 @@
 """Checks of cross-domain messaging over the kernel's state after every block, and over all events of a run.
 
-``Sums`` knows what is issued and on its way (G7), what the consensus chain's books say (G8), what is held (3.8).
-``Record`` judges order, answers, finality and acknowledgements (G1, G3, G4, G6, G10) by what tables and events say.
+``Sums`` has the issued and transferred amounts (G7), the books of the consensus chain (G8) and reserved fees (3.8).
+``Record`` checks order, answers, finality and acknowledgements (G1, G3, G4, G6, G10) from tables and events.
 """
 
 from __future__ import annotations

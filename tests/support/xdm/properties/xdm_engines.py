@@ -1,4 +1,4 @@
-"""What a test of the hazards of cross-domain messaging asks of an engine, and the oracle as one."""
+"""The interface of an engine for the hazard tests of cross-domain messaging, and the oracle as an engine."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the oracle refuses, by name."""
+"""Names of the oracle's errors."""
 
 from collections.abc import Callable
 

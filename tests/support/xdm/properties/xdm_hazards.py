@@ -1,4 +1,4 @@
-"""Networks of every engine for the hazards of section 6 of the reference, and what is asked of their logs."""
+"""Networks of every engine for the hazards of section 6 of the reference, and assertions on their logs."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A program that keeps part of what calls attach, and takes its time with some answers."""
+"""A program that accepts part of the attached value and delays some responses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from causeway.programs.scalar import Context, Program, Reject, Reply, Request
 
 
 class Keeper(Program):
-    """Keeps a third of what a call attaches. Every third call it answers later, after a call to itself; every fifth it
-    rejects."""
+    """Accept a third of the attached value; reject every fifth call, and answer every third after a call to itself."""
 
     def initial_state(self) -> dict[str, Any]:
         return {"calls": 0, "open": {}}

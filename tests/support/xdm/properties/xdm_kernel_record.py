@@ -1,4 +1,4 @@
-"""The record of 1.2 that a run of the kernel leaves: its events, and what its tables hold in the end."""
+"""The record of 1.2 of a kernel run: its events and its final tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables of the kernel hold, and what changed in a block, as rows by key."""
+"""Rows of kernel tables by key, and their changes in a block."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A program of the kernel's side that does what the oracle's do (``tests/spec/xdm/programs.py``), and fails when it is
-told to; and what contents say."""
+"""The kernel's counterpart of the oracle's programs (``tests/spec/xdm/programs.py``), which fails on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of kernel and oracle is compared after every tick, and how: all that the reference names."""
+"""Comparison of kernel and oracle after every tick: all state and events that the reference names."""
 
 from __future__ import annotations
 

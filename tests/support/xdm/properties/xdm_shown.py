@@ -1,5 +1,7 @@
-"""What was shown to be in a chain's state: read out of the envelopes that were brought, by the oracle's code, under
-state roots that headers have. So what is judged is bytes that the kernel has not touched."""
+"""State entries proved by delivered envelopes, decoded by the oracle under the state roots of headers.
+
+So the checks use bytes that the kernel did not produce.
+"""
 
 from __future__ import annotations
 
