@@ -118,7 +118,7 @@ def test_lake_file_errors_name_the_problem(
     assert execute(["audit", str(lake)], build_app, "causeway") == BAD_INPUT
     (lake / "lake.json").write_bytes(before)
     error = capsys.readouterr().err
-    assert f"{lake} is damaged: lake.json is not what was written: " in error and wrong in error
+    assert f"{lake} is damaged: lake.json has invalid content: " in error and wrong in error
 
 
 def test_out_of_range_heights_cost_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -500,7 +500,7 @@ def test_folder_without_lake_or_ledger_is_named_as_by_other_commands(tmp_path: P
     (tmp_path / "file").write_text("{}")
     with pytest.raises(InvalidInput, match="a file, and a lake or a ledger is a folder"):
         LiveLedger(str(tmp_path / "file"))
-    with pytest.raises(InvalidInput, match="neither a lake nor a ledger is there"):
+    with pytest.raises(InvalidInput, match="no lake or ledger found"):
         LiveLedger(str(tmp_path / "nothing"))
 
 
@@ -523,7 +523,7 @@ def test_removed_lake_is_shown_with_its_last_state_until_it_returns(lake: str, t
     live = open_live(str(place), seconds=0.05)
     try:
         shutil.rmtree(place)
-        _eventually(live, MESSAGE_OF_LAKE, 200, "neither a lake nor a ledger is there")
+        _eventually(live, MESSAGE_OF_LAKE, 200, "no lake or ledger found")
         _eventually(live, "/state", 500, "It cannot be read")
         proof = MESSAGE_OF_LAKE.replace("/message", "/proof") + "&offer=0"
         _eventually(live, proof, 500, "It cannot be read")

@@ -264,7 +264,7 @@ def test_unknown_lane_or_chain_is_reported(cli: Run, ledger: str, command: str) 
 def test_folder_without_a_ledger_is_bad_input(cli: Run, command: str, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").touch()
     more = ["m"] if command == "trace" else []
-    for place, why in (("nowhere", "neither a lake nor a ledger is there"), ("rows.jsonl", "a file, and a lake or")):
+    for place, why in (("nowhere", "no lake or ledger found"), ("rows.jsonl", "a file, and a lake or")):
         code, out, err = cli(command, place, *more)
         assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith(f"causeway: {place}: {why}")
     assert cli(command, "", *more)[0] == 2

@@ -94,7 +94,7 @@ def test_stray_files_are_named(ledger: Path, capfd: pytest.CaptureFixture[str]) 
         main(["check", str(ledger)])
     told = capfd.readouterr().out
     assert ended.value.code == 0 and "1 file in . that nothing names" in told
-    assert "Every file that counts is what was written." in told
+    assert "PASSED: all files verified." in told
 
 
 def test_command_reports_the_corrupted_files(ledger: Path, capfd: pytest.CaptureFixture[str]) -> None:

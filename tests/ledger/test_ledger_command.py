@@ -203,7 +203,7 @@ def test_readable_output_has_fitting_columns_and_no_control_characters(
         (["--table", "headers", "--event", "sent"], "--event: the table headers has no column event"),
         (["--from-time", "noon"], "--from-time noon: is no time"),
         (["--from", "-1"], "--from -1: must be from 0 to 18446744073709551615"),
-        (["--from", "10", "--to", "5"], "--from 10: is after --to 5: nothing is between them"),
+        (["--from", "10", "--to", "5"], "--from 10: is after --to 5: the range is empty"),
         (["--from-height", "2", "--to-height", "1"], "--from-height 2: is after --to-height 1"),
         (["--from-time", "2024-01-02", "--to-time", "2024-01-01"], "--from-time 2024-01-02: is after --to-time 2024"),
         (["--json", "--csv"], "--json, --csv: give one of them"),

@@ -249,7 +249,7 @@ def test_head_is_a_required_lower_bound(tmp_path: Path) -> None:
     damaged = bytearray(head.read_bytes())
     damaged[20] ^= 1
     head.write_bytes(bytes(damaged))
-    with pytest.raises(LedgerDamaged, match=r"^ledger\.head is not what was written"):
+    with pytest.raises(LedgerDamaged, match=r"^ledger\.head has invalid content"):
         open_ledger(str(tmp_path))
     head.unlink()
     with pytest.raises(LedgerDamaged, match=r"^ledger\.head is missing$"):

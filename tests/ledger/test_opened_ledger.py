@@ -120,8 +120,8 @@ def test_tables_are_frames_of_the_users_session(tmp_path: Path, spark: SparkSess
 def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "packets.parquet").write_bytes(b"PAR1")
     for wrong, text in (
-        (tmp_path, "neither a lake nor a ledger is there"),
-        (tmp_path / "nowhere", "neither a lake nor a ledger is there"),
+        (tmp_path, "no lake or ledger found"),
+        (tmp_path / "nowhere", "no lake or ledger found"),
         (tmp_path / "packets.parquet", "a file, and a lake or a ledger is a folder; causeway ingest"),
         ("", "must be the path or URI of a lake or a ledger"),
         (None, "place: null: must be the path"),

@@ -458,8 +458,8 @@ def test_check_reports_verified_states(zones: tuple[OpenedLake, OpenedLake], cap
 
     states = zones[1].manifest().number + 1
     found = run()
-    assert f"every state in files, of {states} heights, has the roots in its headers" in found
-    assert "The state of the heights between is in no file: --execute executes them again." in found
+    assert f"roots match the headers for the {states} heights with state in files" in found
+    assert "The other heights have no state in files; --execute re-executes them." in found
     assert "heights 0 to" in run("--execute")
     assert json.loads(run("--json"))["states"] == states
 

@@ -220,7 +220,7 @@ def test_failing_handler_is_reverted_and_answered(act: Any, code: int, text: str
     ],
 )
 def test_unreachable_handler_is_rejected_at_class_definition(name: str, meant: str) -> None:
-    with pytest.raises(InvalidInput, match=f"Asker.{name}: no such handler; what is meant is {meant}$"):
+    with pytest.raises(InvalidInput, match=rf"Asker.{name}: no such handler; did you mean {meant}\?$"):
         type("Asker", (Program,), {name: lambda self, message, context: None, "__qualname__": "Asker"})
     for own in ("on_sale", "on", "once", "only_requests", "request", "on_price", "onward"):
         type("Helper", (Program,), {own: lambda self: None})  # isolated effects

@@ -102,7 +102,7 @@ def test_pending_messages_name_every_channel_to_a_parachain(cli: Run, lake: str)
         (["--chain", "relay", "--watermark"], "is no parachain that relay block"),
         (["--chain", "far", "--watermark", "--queue-out", "q.json"], "--queue-out: watermark is of one chain"),
         (["--chain", "far", "--watermark", "--leaf", "1"], "--leaf: with channels"),
-        ([*BETWEEN, "--channel", "--index", 3], "what to prove: give one of"),
+        ([*BETWEEN, "--channel", "--index", 3], "selection: allowed: exactly one of"),
     ],
 )
 def test_missing_messages_are_refused_in_one_line(cli: Run, lake: str, asked: list[Any], said: str) -> None:

@@ -287,8 +287,11 @@ def test_later_subnet_is_absent_from_the_earlier_registry(tmp_path: Path) -> Non
 # ---- errors --------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[list[object], str]] = {
-    "nothing": ([], "what to prove: give one of --header, --index N (both with --chain and --counterparty), --program"),
-    "two things": ([*STREAM, "--header", "--index", 3], "what to prove: give one of --header, --index N"),
+    "nothing": (
+        [],
+        "selection: allowed: exactly one of --header, --index N (both with --chain and --counterparty), --program",
+    ),
+    "two things": ([*STREAM, "--header", "--index", 3], "selection: allowed: exactly one of --header, --index N"),
     "chain missing": (["--counterparty", "right", "--header"], "--chain: missing"),
     "counterparty missing": (["--chain", "left", "--index", 1], "--counterparty: missing"),
     "counterparty too much": (

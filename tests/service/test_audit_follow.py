@@ -359,11 +359,11 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, used_port: int, capsys: p
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for arguments, text in (
-        ([str(tmp_path / "nothing"), "--follow"], "neither a lake nor a ledger is there"),
+        ([str(tmp_path / "nothing"), "--follow"], "no lake or ledger found"),
         ([""], "LAKE: empty"),
         (["x" * 300], "File name too long"),
         ([str(tmp_path / "loop")], "Too many levels of symbolic links"),
-        ([str(tmp_path / "two\nlines")], r"two\nlines: neither a lake nor a ledger is there"),
+        ([str(tmp_path / "two\nlines")], r"two\nlines: no lake or ledger found"),
         ([place, "--out", str(tmp_path / "file")], f"--out {tmp_path / 'file'}: is no folder"),
     ):
         assert execute(["audit", *arguments], build_app, "causeway") == BAD_INPUT, arguments
@@ -371,7 +371,7 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, used_port: int, capsys: p
     (tmp_path / "ledger" / "ledger.json").write_text("{")
     for arguments in (["audit", place], ["audit", place, "--follow"], ["trace", place, "x"]):
         assert execute(arguments, build_app, "causeway") == BAD_INPUT
-        assert f"causeway: {place}: ledger.json is not what was written" in capsys.readouterr().err
+        assert f"causeway: {place}: ledger.json has invalid content" in capsys.readouterr().err
 
 
 def test_empty_ledger_has_metrics(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_subnet_of_another_lake_is_split(
         with pytest.raises(SystemExit) as ended:
             main(["check", "--execute", str(tmp_path / own)])
         assert ended.value.code == 0
-        assert "come out the same" in capsys.readouterr().out
+        assert ": identical" in capsys.readouterr().out
 
 
 def test_split_moves_no_programs_to_another_lake(tmp_path: Path) -> None:

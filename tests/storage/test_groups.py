@@ -191,7 +191,7 @@ def test_manifest_of_another_number_is_corruption(tmp_path: Path) -> None:
     first, second = (tmp_path / "lake" / manifest_path(number) for number in (1, 2))
     second.write_bytes(first.read_bytes())
     _KNOWN.clear()
-    with pytest.raises(LakeDamaged, match=r"0000000002.json is the manifest number 1; the last whole height is 4"):
+    with pytest.raises(LakeDamaged, match=r"0000000002.json is the manifest number 1; last verified height 4"):
         net.lake.manifest(6)
     assert net.lake.manifest(3).height == 3
 

@@ -144,7 +144,7 @@ def test_corrupted_input_is_not_executed(pristine_lake: Path, tmp_path: Path) ->
         lake = copied(pristine_lake, tmp_path / str(number))
         [flip, truncate, delete][number % 3](lake / name, draw)
         if name == "chains.parquet":
-            with pytest.raises(LakeDamaged, match=r"chains.parquet .*; no height is whole"):
+            with pytest.raises(LakeDamaged, match=r"chains.parquet .*; no verified height"):
                 open_lake(str(lake))
             continue
         with pytest.raises(LakeError) as found:
@@ -286,15 +286,15 @@ def test_command_reports_the_corruption_and_the_last_verified_height(
     (lake / "manifests" / "0000000006.json").unlink()
     code, out, err = run("check", str(lake))
     assert (code, err) == (1, "")
-    assert "damaged  manifests/0000000006.json is missing" in out and "The last whole height is 5." in out
+    assert "damaged  manifests/0000000006.json is missing" in out and "FAILED: last verified height 5" in out
     assert "stray" not in out, "what the manifest named is not called so"
     code, out, err = run("state", str(lake), "--height", "6")
     assert (code, out) == (2, "")
-    assert err.strip().endswith("is damaged: manifests/0000000006.json is missing; the last whole height is 5")
+    assert err.strip().endswith("is damaged: manifests/0000000006.json is missing; last verified height 5")
     for damaged in ((lake / "lake.json").read_bytes()[:-9], b"[" * 100_000):
         (lake / "lake.json").write_bytes(damaged)
         code, out, _ = run("check", str(lake))
-        assert code == 1 and "damaged  lake.json is not what was written" in out
+        assert code == 1 and "damaged  lake.json has invalid content" in out
     (lake / "lake.json").unlink()
     code, out, _ = run("check", str(lake))
     assert code == 1 and "damaged  lake.json is missing" in out

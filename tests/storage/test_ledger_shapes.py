@@ -105,7 +105,7 @@ def test_head_of_another_shape_is_corrupted(
     (ledger / LEDGER_HEAD).write_bytes(head_content({**content, name: other}))
     for command in COMMANDS:
         code, output = run_on_ledger(ledger, command, capsys)
-        assert code and f"ledger.head is not what was written: {name}: {other!r} is no " in output
+        assert code and f"ledger.head has invalid content: {name}: {other!r} is no " in output
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ from causeway.cli.options import option
 from causeway.cli.shell import EPILOG
 
 RUN_PANEL = "Run a network"
-INSPECT_PANEL = "Look at what happened"
+INSPECT_PANEL = "Inspect a run"
 PROOFS_PANEL = "Proofs"
-SERVE_PANEL = "Networks of several deployments"
-REST_PANEL = "The command line itself"
+SERVE_PANEL = "Run several deployments"
+REST_PANEL = "Command line"
 
 
 _COMMAND, _BUILT, _GROUP = "command", "built", "group"
@@ -82,7 +82,7 @@ def build_app(asked: str | None = None) -> typer.Typer:
     def causeway_command(
         context: typer.Context,
         version: Annotated[
-            bool, option("Print the versions of Causeway and of what it stands on, and exit.", "--version")
+            bool, option("Print the versions of Causeway and its dependencies, and exit.", "--version")
         ] = False,
         as_json: Annotated[bool, option("With --version: print one JSON object.", "--json")] = False,
     ) -> None:

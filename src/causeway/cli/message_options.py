@@ -207,7 +207,7 @@ def largest_rows(rows: pa.Table, order: Sequence[tuple[str, str]], limit: int | 
     return rows.take(found if limit is None else found[:limit])
 
 
-FILTERS = "Which messages"
+FILTERS = "Filters"
 
 MAX_NUMBER = (1 << 64) - 1
 
@@ -271,16 +271,16 @@ class FilterOption:
 
 
 _ALL = (
-    FilterOption("--chain", "chain", "A chain that they come from or go to.", of_rows="The chain where it happened."),
-    FilterOption("--source", "source", "The chain that they come from."),
-    FilterOption("--destination", "destination", "The chain that they go to."),
-    FilterOption("--lane", "lane", "The channel, stream or queue."),
-    FilterOption("--event", "event", "What happened, such as sent or received.", known=_events),
-    FilterOption("--kind", "kind", "What the message is: request, response, ...", known=_kinds),
-    FilterOption("--outcome", "outcome", "What became of them, such as answered or pending.", known=_outcomes),
+    FilterOption("--chain", "chain", "Source or destination chain.", of_rows="Chain of the event."),
+    FilterOption("--source", "source", "Source chain."),
+    FilterOption("--destination", "destination", "Destination chain."),
+    FilterOption("--lane", "lane", "Lane: a channel, stream or queue."),
+    FilterOption("--event", "event", "Event type, such as sent or received.", known=_events),
+    FilterOption("--kind", "kind", "Message kind: request, response, ...", known=_kinds),
+    FilterOption("--outcome", "outcome", "Call outcome, such as answered or pending.", known=_outcomes),
     FilterOption("--message", "message_id", "The message_id.", "ID"),
-    FilterOption("--sender", "sender", "Who sent them."),
-    FilterOption("--receiver", "receiver", "For whom they are."),
+    FilterOption("--sender", "sender", "Sender of the message."),
+    FilterOption("--receiver", "receiver", "Receiver of the message."),
     FilterOption("--from", "index", "First index in the lane.", "N", bound="first"),
     FilterOption("--to", "index", "Last index in the lane.", "N", bound="last"),
     FilterOption("--from-height", "height", "Sent in this block or later.", "N", bound="first", of_rows="First block."),
@@ -351,7 +351,7 @@ class FilterOptions:
                 text = (
                     f"{begin} {escape_controls(str(self.given[begin]))}: is after {each.flag} {self.given[each.flag]}"
                 )
-                raise InvalidInput(f"{escape_controls(text)}: nothing is between them")
+                raise InvalidInput(f"{escape_controls(text)}: the range is empty")
             found[each.column] = first, last
         return found
 

@@ -16,7 +16,7 @@ from causeway.config.document import quote_toml
 if TYPE_CHECKING:
     from causeway.programs.user_modules import ModuleSources
 
-SCENARIO, HOW = "Keys of the scenario", "How it runs"
+SCENARIO, HOW = "Keys of the scenario", "Execution"
 
 
 def protocol_option(panel: str) -> Any:

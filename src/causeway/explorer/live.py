@@ -295,7 +295,7 @@ class LiveLedger:
             if is_lake(self.place) == (self.opened is not None):
                 return None
         except InvalidInput as error:
-            return f"{to_one_line(str(error))[:400]}; shown is what was read last"
+            return f"{to_one_line(str(error))[:400]}; showing the last data that was read"
         except OSError:
             return None
         now = "a ledger" if self.opened is not None else "a lake"

@@ -275,7 +275,7 @@ def proof_page(query: PageRequest, proof: PageProof) -> ExplorerPage:
             )
             for track in proof.verdict.tracks
         ]
-        lead = f"From what is claimed to what is trusted: {to_one_line(proof.verdict.trust.subject)}."
+        lead = f"From the claim to the trusted {to_one_line(proof.verdict.trust.subject)}."
         sections.append(PagePart("path", "The path of the proof", render_element("tracks.html", tracks=tracks), lead))
     return ExplorerPage(title.capitalize(), sections, "Lanes")
 

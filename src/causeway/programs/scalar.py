@@ -494,7 +494,7 @@ class Program:
         for name in vars(cls):
             intended = _FOREIGN_HANDLERS.get(name) or _similar_handler(name)
             if intended is not None:
-                raise InvalidInput(f"{cls.__qualname__}.{name}: no such handler; what is meant is {intended}")
+                raise InvalidInput(f"{cls.__qualname__}.{name}: no such handler; did you mean {intended}?")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options

@@ -219,7 +219,7 @@ def completeness_section(data: Data) -> PageSection:
         parts.append(
             render_table(columns, rows, caption="Lanes with holes", more=gaps["more"], stacked=True, tall=True)
         )
-    return PageSection("completeness", "Input", Markup("").join(parts), "What the input covers, and what it lacks.")
+    return PageSection("completeness", "Input", Markup("").join(parts), "Coverage and gaps of the input.")
 
 
 def _remarks(found: Data) -> list[str]:

@@ -126,7 +126,7 @@ def read_prepared(folder: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        raise TrafficDamaged(folder, MANIFEST, "is not what was written") from None
+        raise TrafficDamaged(folder, MANIFEST, "has invalid content") from None
 
 
 def prepared_traffic(folder: str) -> PreparedTraffic:

@@ -150,7 +150,7 @@ class MessageSection(ContentSection):
     to: ProgramReference = Field(..., description="The program it is for: its name or number.")
     method: Method | None = Field(None, description="The method asked for; not with `call`.")
     call: CallSection | None = Field(None, description="Ask the program to make this call instead.")
-    count: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(1, description="How many equal messages.")
+    count: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(1, description="Number of identical messages.")
     chain: str | None = Field(
         None,
         description="Name of the chain at which it arrives; without it, the chain that holds the program at that tick.",

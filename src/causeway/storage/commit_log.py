@@ -130,7 +130,7 @@ def read_record(storage: Storage, path: str, parse: Callable[[bytes], Parsed]) -
     except NotRegularFile as error:
         raise FileDamaged(path, str(error.strerror)) from None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise FileDamaged(path, f"is not what was written: {first_line(error)}") from None
+        raise FileDamaged(path, f"has invalid content: {first_line(error)}") from None
 
 
 def create_once(storage: Storage, path: str, content: bytes) -> None:

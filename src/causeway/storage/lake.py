@@ -80,7 +80,7 @@ def _validate(content: Mapping[str, Any], digest: bytes) -> None:
     """
     from causeway.storage.lake_description import LakeDescription
 
-    validate_document(LakeDescription, content, "is not what was written")
+    validate_document(LakeDescription, content, "has invalid content")
 
 
 @dataclass
@@ -217,7 +217,7 @@ class Lake:
             content = decoded(raw)
         except ValueError as error:
             self._require_digest(raw)
-            raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
+            raise self.damaged(LAKE_FILE, f"has invalid content: {first_line(error)}") from None
         self._require_format(content)
         try:
             _validate(content, sha256(raw).digest())

@@ -56,7 +56,7 @@ class LakeDamaged(LakeError):
     """
 
     def __init__(self, uri: str, path: str, what: str, whole: int) -> None:
-        until = f"the last whole height is {whole}" if whole >= 0 else "no height is whole"
+        until = f"last verified height {whole}" if whole >= 0 else "no verified height"
         super().__init__(f"lake: {uri} is damaged: {path} {what}; {until}")
         self.path, self.what, self.whole = path, what, whole
 

@@ -111,7 +111,7 @@ def test_true_under_the_trust_in_the_file(verify: Run, name: str) -> None:
 def test_untrusted_if_only_the_file_names_the_trust(verify: Run, name: str) -> None:
     code, out, err = verify(DOCUMENTS[name], None)
     assert (code, err) == (2, "")
-    said = "0.json: UNTRUSTED - name what you trust with --trust, or ask for no more than --self-consistent"
+    said = "0.json: UNTRUSTED - use --trust, or --self-consistent to check it against its own root"
     assert out.splitlines()[0] == said
     verdict = json.loads(verify(DOCUMENTS[name], None, "--json")[1])
     assert (verdict["answer"], verdict["valid"], verdict["self_consistent"]) == ("untrusted", False, True)

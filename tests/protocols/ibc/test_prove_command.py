@@ -319,8 +319,8 @@ WRONG: dict[str, tuple[list[object], str]] = {
     "signs": (["--indices", "-1:4"], "--indices: -1:4: write M:N"),
     "backwards": (["--indices", "4:4"], "--indices: 4:4: M must be below N"),
     "enormous": (["--indices", f"0:{10**30}"], "not all of them are there"),
-    "nothing": ([], "what to prove: give one of --index N, --indices M:N, --head, --tail"),
-    "two things": (["--head", "--tail"], "what to prove: give one of"),
+    "nothing": ([], "selection: allowed: exactly one of --index N, --indices M:N, --head, --tail"),
+    "two things": (["--head", "--tail"], "selection: allowed: exactly one of"),
     "absent alone": (["--tail", "--absent"], "--absent: say which index"),
     "height": (["--tail", "--height", 99], "height: 99 is not committed; committed are 0 to 16"),
     "negative height": (["--tail", "--height", -1], "height: -1 is not committed"),
@@ -379,7 +379,7 @@ def test_tampered_lake_proves_nothing(cli: Run, tmp_path: Path) -> None:
     outbound = opened.manifest(2).log["outbound"][opened.bucket(0)]
     _rewrite_proof(Path(place) / outbound, lambda table: _replace_value(table, "payload", b"other"))
     store = open_store(opened, "A", 2)
-    with pytest.raises(LakeDamaged, match=r"outbound-.* bytes where .* were written; the last whole height is 1"):
+    with pytest.raises(LakeDamaged, match=r"outbound-.* bytes where .* were written; last verified height 1"):
         store.prove(index_key("B", QueuePurpose.SEND, 5))
     (queues,) = opened.manifest(2).state["queues"][opened.bucket(0)].files
     _rewrite_proof(Path(place) / queues, lambda table: _replace_value(table, "next_index", 9))

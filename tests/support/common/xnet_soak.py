@@ -193,7 +193,7 @@ class XNetSoak:
             assert (state["answered"], state["rejected"]) == (self.calls, 0)
             command = [sys.executable, "-m", "causeway", "check", "--execute", str(self.folder / own)]
             checked = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert checked.returncode == 0 and "come out the same" in checked.stdout, checked.stdout + checked.stderr
+            assert checked.returncode == 0 and ": identical" in checked.stdout, checked.stdout + checked.stderr
         for member in self.members.values():
             assert "Traceback" not in member.log.read_text(errors="replace"), member.last_lines()
 

@@ -106,7 +106,7 @@ class MessageFilter:
             first, last = (None if each is None else _bound(name, each) for each in given)
             if first is not None and last is not None and first > last:
                 raise InvalidInput(
-                    f"{name}: {format_value(given[0])} is after {format_value(given[1])}: nothing is between them"
+                    f"{name}: {format_value(given[0])} is after {format_value(given[1])}: the range is empty"
                 )
             found[name] = first, last
         return cls(ranges=found)

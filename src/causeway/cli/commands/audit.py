@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from causeway.network.recheck import ExecutedRange
     from causeway.programs.user_modules import ModuleSources
 
-HOW, AGAIN, FOLLOWING = "How it runs", "Executing a lake again", "Following what is written"
+HOW, AGAIN, FOLLOWING = "Execution", "Re-execution", "Follow"
 
 MASTER = "local[*]"
 NAMED, NAMED_FOLLOWING = 10_000, 100
@@ -38,17 +38,23 @@ def command(
     check: Annotated[
         list[str] | None,
         option(
-            "Only this check; may be repeated.", "--check", metavar="NAME", autocompletion=completion.complete_checks
+            "Run only this check; may be repeated.",
+            "--check",
+            metavar="NAME",
+            autocompletion=completion.complete_checks,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        option("Write the tables violations, completeness, lanes, sums and abroad there, as Parquet.", metavar="DIR"),
+        option(
+            "Write the tables violations, completeness, lanes, sums and abroad to this folder, as Parquet.",
+            metavar="DIR",
+        ),
     ] = None,
     named: Annotated[
         int | None,
         option(
-            f"Findings to name of each lane, check and reason; default: {NAMED}, with --follow {NAMED_FOLLOWING}.",
+            f"Findings to list per lane, check and reason; default: {NAMED}, with --follow {NAMED_FOLLOWING}.",
             "--named",
             metavar="N",
             min=1,
@@ -66,7 +72,7 @@ def command(
     tolerance: Annotated[
         list[str] | None,
         option(
-            "How far the clock of a chain, or of every chain, may be off: 2s, para-b=500ms; may be repeated.",
+            "Clock tolerance of a chain, or of every chain: 2s, para-b=500ms; may be repeated.",
             "--tolerance",
             metavar="[CHAIN=]TIME",
         ),
@@ -87,12 +93,12 @@ def command(
         option("Spark master, such as 'local[2]' or spark://host:7077.", metavar="URL", panel=HOW, show_default=True),
     ] = MASTER,
     reexecute: Annotated[
-        bool, option("Of a lake, also execute all heights again, and compare every root.", "--reexecute", panel=AGAIN)
+        bool, option("Re-execute all heights of a lake and compare every root.", "--reexecute", panel=AGAIN)
     ] = False,
     processes: Annotated[
         int | None,
         option(
-            "With --reexecute: so many ranges of heights at once; default: by the work.",
+            "With --reexecute: ranges of heights to execute in parallel; default: by the work.",
             metavar="N",
             panel=AGAIN,
             min=1,
@@ -101,12 +107,17 @@ def command(
     scenario: Annotated[Path | None, lake_scenario_option(AGAIN)] = None,
     programs: Annotated[list[str] | None, lake_programs_option(AGAIN)] = None,
     follow: Annotated[
-        bool, option("Go on until Ctrl-C: a line for each commit that changes something.", "--follow", panel=FOLLOWING)
+        bool,
+        option(
+            "Follow the lake until Ctrl-C; print a line for each commit that changes a figure.",
+            "--follow",
+            panel=FOLLOWING,
+        ),
     ] = False,
     interval: Annotated[
         float | None,
         option(
-            f"With --follow: between two looks; default: {INTERVAL:g}.",
+            f"With --follow: seconds between two passes; default: {INTERVAL:g}.",
             metavar="SECONDS",
             panel=FOLLOWING,
             min=0.1,
@@ -121,10 +132,10 @@ def command(
     ] = None,
     as_json: Annotated[bool, option("Print one JSON object; with --follow one a line.", "--json")] = False,
 ) -> int:
-    """Check a ledger: was every message delivered once, unaltered, in order, in time?
+    """Check that every message was delivered once, unaltered, in order and in time.
 
-    The verdict is PASSED, FAILED, or INCONCLUSIVE where the input does not show enough. docs/reference/audit has a
-    page for each check. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it.
+    The verdict is PASSED, FAILED, or INCONCLUSIVE if the input is incomplete. docs/reference/audit has a page for each
+    check. For a lake that Causeway ran, the ledger is derived first; the lake is not changed.
 
     [bold]Example[/bold]: causeway audit my-ledger --check authenticity --out findings
     [bold]Example[/bold]: causeway audit my-ledger --follow --metrics-port 9464

@@ -26,10 +26,10 @@ def command(
     executor: message_options.Executor = "auto",
     master: message_options.Master = "local[*]",
 ) -> int:
-    """Show what is not done: messages on their way, and those that wait for an answer.
+    """Show pending and in-flight messages by lane.
 
-    In flight: sent, and neither received nor over. Pending: sent, and nothing says how it ended, whether it was
-    received or not. By lane, those first where most waits, with the oldest message that waits.
+    In flight: sent, and neither received nor ended. Pending: sent, received or not, with no recorded outcome. Lanes are
+    sorted by the number of pending messages; each row shows the oldest one.
 
     [bold]Example[/bold]: causeway backlog my-ledger --over-time
     """
@@ -131,4 +131,4 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
         if totals["unplaced"]:
             console.print(_unplaced_note(totals["unplaced"]))
     elif over_time:
-        console.print("nothing is known of when messages were sent")
+        console.print("no send times recorded")

@@ -51,33 +51,31 @@ _TICKS = re.compile(r"(\d{1,18}(?:\.\d+)?) ?ticks?")
 def command(
     lake: Place,
     filters: FilterOptions,
-    is_open: Annotated[
-        bool, option("Only those that nothing ended: --outcome pending.", "--open", panel=FILTERS)
-    ] = False,
+    is_open: Annotated[bool, option("Only open calls, as --outcome pending.", "--open", panel=FILTERS)] = False,
     slower_than: Annotated[
         str | None,
         option(
-            "Only those whose answer took longer: 90s, 5min, 2h, or 30ticks of a run.", metavar="TIME", panel=FILTERS
+            "Only calls answered after a longer time: 90s, 5min, 2h, or 30ticks of a run.",
+            metavar="TIME",
+            panel=FILTERS,
         ),
     ] = None,
     slowest: Annotated[
         int | None,
-        option(
-            "The N whose answers took longest, the slowest first.", metavar="N", panel=OUTPUT, min=1, max=MAX_SLOWEST
-        ),
+        option("The N slowest calls, slowest first.", metavar="N", panel=OUTPUT, min=1, max=MAX_SLOWEST),
     ] = None,
-    each: Annotated[bool, option("List the calls instead of what became of all.", "--list", panel=OUTPUT)] = False,
+    each: Annotated[bool, option("List calls instead of the summary.", "--list", panel=OUTPUT)] = False,
     limit: Annotated[
         int | None,
         option(
-            f"Most calls to list; default: {DEFAULT_ROWS}, all with --json, --csv and --parquet.",
+            f"Maximum calls to list; default: {DEFAULT_ROWS}, all with --json, --csv and --parquet.",
             metavar="N",
             panel=OUTPUT,
             min=0,
             max=MAX_LIMIT,
         ),
     ] = None,
-    as_json: Annotated[bool, option("Print a JSON object a call, a line each.", "--json", panel=OUTPUT)] = False,
+    as_json: Annotated[bool, option("Print one JSON object per call, one a line.", "--json", panel=OUTPUT)] = False,
     as_csv: Csv = False,
     parquet: Annotated[Path | None, option("Write the calls as a Parquet file.", metavar="FILE", panel=OUTPUT)] = None,
     overwrite: Overwrite = False,
@@ -86,8 +84,8 @@ def command(
 ) -> int:
     """Show the outcomes of calls: requests from chains to others.
 
-    All together: how many ended how, the slowest and the oldest that are open. With --list, --slowest, --slower-than,
-    --open, --json, --csv or --parquet: each, in the order of the ledger (bucket by bucket, there by lane and index).
+    By default a summary: counts by outcome, the slowest and the oldest open calls. With --list, --slowest,
+    --slower-than, --open, --json, --csv or --parquet, single calls in ledger order (by bucket, then lane and index).
 
     [bold]Example[/bold]: causeway calls my-lake --outcome rejected --list
     [bold]Example[/bold]: causeway calls my-lake --slowest 100 --csv

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from causeway.storage.integrity import LakeCheck
     from causeway.storage.lake import LakeDamaged
 
-LAKE, SCENARIO = "Of a lake", "Of a scenario"
+LAKE, SCENARIO = "Lakes", "Scenarios"
 
 
 def command(
@@ -46,20 +46,20 @@ def command(
         ),
     ],
     execute: Annotated[
-        bool, option("Also execute the heights again, and compare what comes out.", "--execute", panel=LAKE)
+        bool, option("Re-execute the heights and compare roots, rows and states.", "--execute", panel=LAKE)
     ] = False,
     first: Annotated[int | None, option("First height to execute; default: 0.", "--from", panel=LAKE)] = None,
     last: Annotated[int | None, option("Last height to execute; default: the last.", "--to", panel=LAKE)] = None,
     processes: Annotated[
         int | None,
-        option("Execute so many ranges of heights at once; default: by the work.", metavar="N", panel=LAKE, min=1),
+        option("Ranges of heights to execute in parallel; default: by the work.", metavar="N", panel=LAKE, min=1),
     ] = None,
     scenario: Annotated[Path | None, scenario_options.lake_scenario_option(LAKE)] = None,
     programs: Annotated[list[str] | None, scenario_options.lake_programs_option(LAKE)] = None,
     validator_keys: Annotated[
         list[Path] | None,
         option(
-            "Key file of a validator of a served lake, to execute it again; may be repeated.",
+            "Key file of a validator of a served lake, needed to re-execute it; may be repeated.",
             "--validator-key",
             metavar="FILE",
             panel=LAKE,
@@ -72,16 +72,16 @@ def command(
 ) -> int:
     """Verify a lake or a ledger, or a scenario before it runs.
 
-    Of a lake (a folder or URI): the chain of its manifests, every file, and the roots of every state that is in files.
-    Nothing is changed, and the lake may be in use. With --execute the heights run again from what the lake holds, also
-    those whose state is in no file, and must give the same roots, rows and states. Of a lake whose tables are others
-    now (a program has changed since, or Causeway) the files are verified, the roots are not. Exit code 1 when the lake
-    is damaged, or executing it again gives something else; 2 when a program is missing that the roots need.
+    Lake (a folder or URI): verifies the chain of manifests, every file, and the roots of every stored state. The lake
+    is not changed and may be in use. --execute re-executes all heights, also those without stored state, and compares
+    roots, rows and states. If the tables have changed since the run (a new version of a program or of Causeway), only
+    the files are verified. Exit code 1: the lake is damaged or re-execution differs; 2: a program is missing that the
+    roots need.
 
-    Of a ledger (a folder or URI): its commits, and every file that counts. Exit code 1 when it is damaged.
+    Ledger (a folder or URI): verifies the commits and every committed file. Exit code 1: the ledger is damaged.
 
-    Of a scenario (a file): all that is wrong with it, each with its key and line; what it would run; and what in it
-    does nothing. Nothing is run, but its programs are imported. Exit code 2 when something is wrong.
+    Scenario (a file): reports every error with its key and line, the planned run, and settings without effect. Nothing
+    is run, but the programs are imported. Exit code 2: there are errors.
 
     [bold]Example[/bold]: causeway check my-lake --execute --from 10
     [bold]Example[/bold]: causeway check scenario.toml --set network.seed=3
@@ -262,28 +262,27 @@ def _show(
         f"[bold]{escape(lake)}[/bold]: {checked.heights:,} heights{freed}; {checked.files:,} files, "
         f"{checked.bytes:,} bytes"
     )
-    show_damage(console, [f"{error.path} {error.what}" for error in damaged], checked.strays)
     if damaged:
         whole = min(error.whole for error in damaged)
-        console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
+        console.print(f"FAILED: last verified height {whole}" if whole >= 0 else "FAILED: no verified height")
+    show_damage(console, [f"{error.path} {error.what}" for error in damaged], checked.strays)
+    if damaged:
         return
     if other:
-        console.print(f"Every file is what was written. Roots cannot be made again, nor compared: {escape(other)}")
+        console.print(f"INCONCLUSIVE: all files verified, roots not recomputed: {escape(other)}")
         return
-    console.print(
-        f"Every file is what was written, and {_verified_states(checked, states)} has the roots in its headers."
-    )
+    differs = executed is not None and bool(executed.different)
+    verdict = "FAILED: re-execution differs; files" if differs else "PASSED: all files"
+    console.print(f"{verdict} verified; roots match the headers for {_verified_states(checked, states)}.")
     if executed is not None and executed.different:
         for each in executed.different[:MAX_DAMAGED]:
-            console.print(
-                f"[red]Executed again, {_difference_text(each)} differently[/red]: {escape(', '.join(each.chains))}"
-            )
+            console.print(f"[red]{_difference_text(each)}[/red]: {escape(', '.join(each.chains))}")
         if len(executed.different) > MAX_DAMAGED:
             console.print(f"  ... and {len(executed.different) - MAX_DAMAGED:,} more; --json has all of them")
     elif executed is not None:
-        console.print(f"Executed again, heights {executed.first:,} to {executed.last:,} come out the same.")
+        console.print(f"Re-executed heights {executed.first:,} to {executed.last:,}: identical.")
     elif states + checked.freed < checked.heights:
-        console.print("The state of the heights between is in no file: --execute executes them again.")
+        console.print("The other heights have no state in files; --execute re-executes them.")
 
 
 def show_damage(console: Console, damaged: Sequence[str], strays: Sequence[str]) -> None:
@@ -311,18 +310,18 @@ def _difference_text(each: DifferingHeight) -> str:
     from causeway.network.reexecution import DifferenceReason
 
     if each.reason == DifferenceReason.ROOT:
-        return f"height {each.height} comes out"
-    what = "rows" if each.reason == DifferenceReason.ROWS else "state in files"
-    return f"height {each.height}, {what} of {each.place}, come out"
+        return f"height {each.height}: different root"
+    what = "rows" if each.reason == DifferenceReason.ROWS else "stored state"
+    return f"height {each.height}: different {what} of {each.place}"
 
 
 def _verified_states(checked: LakeCheck, states: int) -> str:
-    """Return the heights with verified state, as the subject of a sentence."""
+    """Return the heights with verified state, as a phrase."""
     if states == checked.heights:
-        return "every height"
+        return "all heights"
     if states + checked.freed == checked.heights:
-        return "every height whose state is there"
-    return f"every state in files, of {states:,} heights,"
+        return "all heights whose state is not freed"
+    return f"the {states:,} heights with state in files"
 
 
 def _as_json(
@@ -402,8 +401,10 @@ def check_ledger(uri: str, *, as_json: bool) -> int:
     if not found.commits and found.damaged:
         looked_at = "cannot be opened"
     console.print(f"[bold]{escape(escape_controls(uri))}[/bold]: {looked_at}", soft_wrap=True)
+    if found.damaged:
+        console.print("FAILED: damaged files")
     show_damage(console, found.damaged, found.strays)
     if found.damaged:
         return shell.FAILED
-    console.print("Every file that counts is what was written.")
+    console.print("PASSED: all files verified.")
     return shell.OK

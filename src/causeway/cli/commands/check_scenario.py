@@ -125,7 +125,7 @@ def _show(found: ScenarioExamination, options: str, console: Console) -> None:
         for each in found.wrong:
             console.print(f"  {_remark(each)}", soft_wrap=True)
         if found.more:
-            console.print("What depends on these is not checked: mend them, and check again.")
+            console.print("Fix these errors first: settings that depend on them were not checked.")
         return
     console.print(f"[bold]{path}[/bold]: [bold green]valid[/bold green]")
     if found.plan is not None:

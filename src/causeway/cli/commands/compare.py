@@ -36,16 +36,16 @@ def command(
     lake: Annotated[
         str | None, option("Folder for the lakes; default: a temporary one.", "--lake", metavar="DIR")
     ] = None,
-    resume: Annotated[bool, option("Go on with what is in the lakes.", "--resume")] = False,
+    resume: Annotated[bool, option("Resume existing lakes.", "--resume")] = False,
     faults: Annotated[
         str,
         option(
-            "Where faults are tried: own (this scenario), sample (a small network), none, auto.",
+            "Fault trials: own (this scenario), sample (a small network), none, auto.",
             metavar="HOW",
             show_default=True,
         ),
     ] = AUTO,
-    report: Annotated[Path | None, option("Write a page (HTML), too.", "--report", metavar="FILE")] = None,
+    report: Annotated[Path | None, option("Also write an HTML page.", "--report", metavar="FILE")] = None,
     traffic: scenario_options.Traffic = None,
     executor: scenario_options.Executor = None,
     master: scenario_options.Master = None,
@@ -53,12 +53,12 @@ def command(
     ticks: scenario_options.Ticks = None,
     settings: scenario_options.Settings = None,
     spark: scenario_options.SparkSettings = None,
-    overwrite: Annotated[bool, option("Write over a file that is no report.", "--overwrite")] = False,
+    overwrite: Annotated[bool, option("Overwrite a file that is not a report.", "--overwrite")] = False,
     as_json: Annotated[bool, option("Print one JSON object instead of a table.", "--json")] = False,
 ) -> int:
-    """Run the same traffic through several protocols, and show side by side what it took and what each guarantees.
+    """Run the same traffic through several protocols and compare their costs and guarantees.
 
-    Every protocol runs in a process of its own. The command verifies that all received the same messages of users.
+    Every protocol runs in a process of its own. The command verifies that all received the same user messages.
     Exit code 1 when a run fails, or violates a guarantee of its protocol.
 
     [bold]Example[/bold]: causeway compare examples/compare.toml --protocols ic,ibc,xdm,icmp --report compare.html
@@ -85,7 +85,7 @@ def command(
     if report is not None:
         require_report_target(report, lake, overwrite=overwrite, option="--report")
         if not report.absolute().parent.is_dir():
-            raise InvalidInput(f"--report {report}: cannot be written: its folder is not there")
+            raise InvalidInput(f"--report {report}: cannot be written: its directory does not exist")
     chosen = protocol_names() if protocols is None else [name.strip() for name in protocols.split(",") if name.strip()]
     planned = plan_runs(scenario, chosen, overrides)
     with _folder(lake) as folder, InterruptHandler():

@@ -143,22 +143,24 @@ MAX_REASONS = 20
 """Maximum listed files in quarantine."""
 
 
-HOW, FOLLOWING = "How it runs", "Following what is written"
+HOW, FOLLOWING = "Execution", "Follow"
 
 
 def command(
     kind: Annotated[
         str,
         argument(
-            f"What the traffic is: {', '.join(mapping_names())}; any name with --mapping; "
+            f"Kind of traffic: {', '.join(mapping_names())}; any name with --mapping; "
             f"{lake_import.LAKE_KIND}: SOURCE is a "
             "lake that Causeway ran.",
             autocompletion=completion.complete_traffic_kinds,
         ),
     ],
     source: Annotated[str, argument("A file, or a folder of files; a path or a URI.")],
-    lake: Annotated[str, option("Folder or URI of the ledger; made if need be.", metavar="DIR")],
-    mapping: Annotated[Path | None, option("A mapping of your own, instead of a built-in one.", metavar="FILE")] = None,
+    lake: Annotated[str, option("Folder or URI of the ledger; created if absent.", metavar="DIR")],
+    mapping: Annotated[
+        Path | None, option("Mapping file to use instead of a built-in mapping.", metavar="FILE")
+    ] = None,
     buckets: Annotated[
         int | None, option("Buckets of a new ledger; default: by the size of SOURCE.", metavar="N")
     ] = None,
@@ -176,19 +178,18 @@ def command(
         str,
         option("Spark master, such as 'local[2]' or spark://host:7077.", metavar="URL", panel=HOW, show_default=True),
     ] = "local[*]",
-    set_aside: Annotated[
-        bool, option("Put files that cannot be read at all in quarantine, and go on.", "--set-aside")
-    ] = False,
+    set_aside: Annotated[bool, option("Quarantine unreadable files and continue.", "--set-aside")] = False,
     follow: Annotated[
-        bool, option("SOURCE is a folder: go on with what is new there, a commit a batch.", "--follow", panel=FOLLOWING)
+        bool,
+        option("Follow SOURCE, a folder: ingest new files and rows, one commit a batch.", "--follow", panel=FOLLOWING),
     ] = False,
     once: Annotated[
-        bool, option("With --follow: end when all that is there now is taken.", "--once", panel=FOLLOWING)
+        bool, option("With --follow: exit after the current contents are ingested.", "--once", panel=FOLLOWING)
     ] = False,
     interval: Annotated[
         float,
         option(
-            "With --follow: between two looks.",
+            "With --follow: seconds between two passes.",
             metavar="SECONDS",
             panel=FOLLOWING,
             min=0.1,
@@ -196,13 +197,13 @@ def command(
             show_default=True,
         ),
     ] = 1.0,
-    as_json: Annotated[bool, option("Print one JSON object; with --follow, one a batch.", "--json")] = False,
+    as_json: Annotated[bool, option("Print one JSON object; with --follow, one per batch.", "--json")] = False,
 ) -> int:
-    """Take recorded traffic into a ledger: one row an event of a message, whoever recorded it.
+    """Ingest recorded traffic into a ledger: one row per message event.
 
-    What is in the files is taken once: those whose content was taken before are skipped, of one that has grown what was
-    appended is taken, also after a restart. Records that cannot be read are set aside in the table quarantine, with the
-    reason. Of a lake the heights that are new are taken.
+    Each file is ingested once: known files are skipped, and only the appended part of a grown file is read, also after
+    a restart. Unreadable records go to the table quarantine, with the reason. From a lake, only new heights are
+    ingested.
 
     [bold]Example[/bold]: causeway ingest bridge-events nomad.csv --lake my-ledger
     [bold]Example[/bold]: causeway ingest ibc-packets exports/ --lake my-ledger --follow
@@ -224,7 +225,7 @@ def command(
                 buckets=buckets, executor=executor, master=master, once=once, seconds=interval, as_json=as_json,
             )  # fmt: skip
     if once:
-        raise InvalidInput("--once: goes with --follow; without it one call takes what is there")
+        raise InvalidInput("--once: needs --follow; without --follow the command always ends after one pass")
     with shell.interruptible(lake_import.NOTHING_NEW), name_ledger_errors(lake), _bar() as progress:
         done = ingest_files(
             source, lake, declared,
@@ -256,7 +257,7 @@ def _show(lake: str, done: IngestResult) -> None:
         (done.movements, "movement", " of value"),
         (done.headers, "header", ""),
         (done.watermarks, "watermark", ""),
-        (done.repeated, "row", f" left out: {'it says' if done.repeated == 1 else 'they say'} again what another says"),
+        (done.repeated, "row", " skipped as duplicates"),
         (done.ignored, "record", " that the mapping ignores"),
         (done.blank, "blank line", ""),
         (done.others, "file", " of the folder in another format"),

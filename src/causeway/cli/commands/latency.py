@@ -31,11 +31,11 @@ def command(
     executor: message_options.Executor = "auto",
     master: message_options.Master = "local[*]",
 ) -> int:
-    """Show how long messages took: to their receipt, their execution, their answer.
+    """Show message delays: to receipt, to execution and to the answer.
 
-    Of all messages and of the slowest lanes: the least, the mean, the quantiles (the least delay that so many do not
-    exceed) and the largest. In ticks of a run, else in seconds; --json and --csv have both, and the heights that an
-    answer took. A time-out is no answer. Clocks of chains differ, so a delay may be below 0.
+    Minimum, mean, quantiles and maximum for all messages and for the slowest lanes, in ticks of a run, else in seconds.
+    --json and --csv have both units, and the heights until the answer. A timeout is not an answer. Clocks of chains
+    differ, so delays can be negative.
 
     [bold]Example[/bold]: causeway latency my-ledger --source cosmoshub-4 --over-time
     """
@@ -127,7 +127,7 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
     of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))
     rows = [row for row in to_python_rows(of_all) if row["unit"] == unit]
     if not rows:
-        console.print("no delay is known: of no message both its sending and what followed were seen")
+        console.print("no delays recorded: no message has both a send time and a later event")
         return
     cells = []
     for row in rows:

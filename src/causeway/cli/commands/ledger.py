@@ -51,13 +51,13 @@ def command(
     sql: Annotated[
         str | None,
         option(
-            "A query by DuckDB over the tables, instead of filters; it reads nothing else.", metavar="QUERY", panel=SQL
+            "DuckDB query over the tables, instead of filters; it can read no other data.", metavar="QUERY", panel=SQL
         ),
     ] = None,
     timeout: Annotated[
         float | None,
         option(
-            "With --sql: end the query after so long; default: no end but Ctrl-C.",
+            "With --sql: stop the query after this time; default: no limit.",
             metavar="SECONDS",
             panel=SQL,
             min=0.001,
@@ -67,25 +67,25 @@ def command(
     limit: Annotated[
         int | None,
         option(
-            f"Most rows; default: {DEFAULT_ROWS}, all with --json, --csv and --parquet.",
+            f"Maximum rows; default: {DEFAULT_ROWS}, all with --json, --csv and --parquet.",
             metavar="N",
             panel=message_options.OUTPUT,
             min=0,
             max=message_options.MAX_LIMIT,
         ),
     ] = None,
-    as_json: Annotated[bool, option("Print a JSON object a line.", "--json", panel=message_options.OUTPUT)] = False,
+    as_json: Annotated[bool, option("Print one JSON object a line.", "--json", panel=message_options.OUTPUT)] = False,
     as_csv: message_options.Csv = False,
     parquet: Annotated[
         Path | None, option("Write the rows as a Parquet file.", metavar="FILE", panel=message_options.OUTPUT)
     ] = None,
     overwrite: message_options.Overwrite = False,
 ) -> int:
-    """Print the rows of a ledger: what happened to which message, where and when.
+    """Print the rows of a ledger: one row per message event.
 
-    Each event is there once, in the order of the ledger: bucket by bucket, there by lane and index. What is read is
-    compared with its seals. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it. A
-    process may write to either meanwhile: the rows are those that were committed when the command began.
+    Rows are in ledger order: by bucket, then lane and index. Rows are compared with their seals as they are read. For a
+    lake that Causeway ran, the ledger is derived first; the lake is not changed. A process may write to either
+    meanwhile: the rows are those committed when the command began.
 
     Tables, for --table and --sql: ledger, value, observed, promises, headers, watermarks, quarantine, waiting; messages
     and calls, a row each; and the figures lanes, latency, latency_over_time, backlog, worst, fees, codes, chains. With

@@ -25,9 +25,9 @@ from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, progra
 from causeway.core.text import to_one_line
 from causeway.protocols.shared.command_options import CommandOption, FileOption
 
-PROVE_HELP = "Take a proof out of a lake: of what a chain has committed to, for causeway verify."
+PROVE_HELP = "Extract a proof of committed state from a lake, for causeway verify."
 
-PROVED, WRITTEN = "What is proved", "Where it is written"
+PROVED, WRITTEN = "Selection", "Output"
 
 
 def _command(
@@ -36,7 +36,7 @@ def _command(
         int | None, option("A committed height; default: the last, or the last that is certified.")
     ] = None,
     out: Annotated[Path | None, option("Write the proof here.", metavar="FILE", panel=WRITTEN)] = None,
-    overwrite: Annotated[bool, option("Write over files that are there.", "--overwrite", panel=WRITTEN)] = False,
+    overwrite: Annotated[bool, option("Overwrite existing files.", "--overwrite", panel=WRITTEN)] = False,
     scenario: ScenarioOfLake = None,
     programs: ProgramsOfLake = None,
     as_json: Annotated[bool, option("Print only the proof, as one JSON object.", "--json")] = False,

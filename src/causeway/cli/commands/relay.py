@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from causeway.service.journal import Journal
     from causeway.service.relay.process import Relay, RelayOptions, RelayProcess, RelayProgress
 
-RELAY_HELP = """Carry what goes between two served lakes of one protocol, with proofs, until Ctrl-C.
+RELAY_HELP = """Relay messages and proofs between two served lakes of one protocol, until Ctrl-C.
 
-It keeps no state of its own: it can be killed and restarted at any time, and several can run side by side.
+A relay has no state of its own: kill and restart it at any time, or run several side by side.
 
 [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
 
@@ -47,7 +47,7 @@ TEXTS = 2
 """Text columns of the table; the others are numbers."""
 
 
-KEYS, CARRIED, FAULTS, OUTPUT = "Keys and certificates", "What is carried, and how", "Faults", "Output"
+KEYS, CARRIED, FAULTS, OUTPUT = "Keys and certificates", "Traffic", "Faults", "Output"
 
 
 def _command(
@@ -58,22 +58,22 @@ def _command(
     ] = None,
     key_a: Annotated[Path | None, option("Key file for A alone.", panel=KEYS)] = None,
     key_b: Annotated[Path | None, option("Key file for B alone.", panel=KEYS)] = None,
-    ca: Annotated[Path | None, option("Certificates to believe (PEM) instead of the system's.", panel=KEYS)] = None,
-    to: Annotated[str, option("Carry messages to: both, a, b.", panel=CARRIED, show_default=True)] = "both",
+    ca: Annotated[Path | None, option("CA certificates (PEM) to trust instead of the system's.", panel=KEYS)] = None,
+    to: Annotated[str, option("Relay messages to: both, a, b.", panel=CARRIED, show_default=True)] = "both",
     connection: Annotated[
         list[str] | None, option("Only this connection; may be repeated.", metavar="CHAIN/COUNTERPARTY", panel=CARRIED)
     ] = None,
     poll: Annotated[
         float, option("Seconds between two polls.", panel=CARRIED, min=0.01, max=3600, show_default=True)
     ] = 0.5,
-    once: Annotated[bool, option("Exit when there is nothing left to carry.", "--once", panel=CARRIED)] = False,
+    once: Annotated[bool, option("Exit when no messages are left to relay.", "--once", panel=CARRIED)] = False,
     metrics_port: Annotated[
         int | None, option("Serve metrics for Prometheus here.", panel=OUTPUT, min=0, max=65535)
     ] = None,
     fault: Annotated[
         str,
         option(
-            "Lose, delay or duplicate own transactions.",
+            "Drop, delay or duplicate the relay's own transactions.",
             metavar="loss=P,delay=N,duplicate=P",
             panel=FAULTS,
             show_default=True,
@@ -84,7 +84,7 @@ def _command(
         bool, option("Print one JSON object per pass that did something.", "--json", panel=OUTPUT)
     ] = False,
     log_level: Annotated[
-        str, option("Least level of log lines: debug, info, warning, error, none.", panel=OUTPUT, show_default=True)
+        str, option("Minimum log level: debug, info, warning, error, none.", panel=OUTPUT, show_default=True)
     ] = AUTOMATIC,
     **options: Any,
 ) -> int:

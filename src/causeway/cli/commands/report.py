@@ -28,7 +28,7 @@ def command(
     compare: Annotated[
         Path | None, option("Add a section: what causeway compare --json printed, as a file.", metavar="FILE")
     ] = None,
-    overwrite: Annotated[bool, option("Write over a file that is no report.", "--overwrite")] = False,
+    overwrite: Annotated[bool, option("Overwrite a file that is not a report.", "--overwrite")] = False,
     strict: Annotated[bool, option("Exit with 4 when the verdict is inconclusive.", "--strict")] = False,
     as_json: Annotated[
         bool, option("Print the data behind the page as one JSON object, and write no page.", "--json")

@@ -21,37 +21,40 @@ MAX_REQUESTS = 20
 """Maximum seconds of one request that waits for a block."""
 
 
-CONTENT, SENDING = "What is sent", "How it is sent"
+CONTENT, SENDING = "Message", "Submission"
 
 
 def command(
     url: Annotated[str, argument("Address of a served lake, as http://HOST:PORT.")],
     key: Annotated[Path, option("Your key file (causeway key new FILE).", panel=SENDING)],
     to: Annotated[str, option("Name or number of the program.", panel=CONTENT)],
-    method: Annotated[str, option("The method asked for.", panel=CONTENT)],
+    method: Annotated[str, option("Method to call.", panel=CONTENT)],
     call: Annotated[
         str | None, option("Ask --to to call this program's method.", metavar="PROGRAM", panel=CONTENT)
     ] = None,
     amount: Annotated[str | None, option("Amount attached to the call.", panel=CONTENT)] = None,
     text: Annotated[str | None, option("The content, as text.", panel=CONTENT)] = None,
     hexadecimal: Annotated[str | None, option("The content, as hexadecimal digits.", "--hex", panel=CONTENT)] = None,
-    count: Annotated[int, option("How many equal messages.", panel=CONTENT, min=1, show_default=True)] = 1,
-    chain: Annotated[str | None, option("Chain at which it arrives; else the program's.", panel=SENDING)] = None,
-    nonce: Annotated[
-        int | None, option("Above your last one; what is sent again with the same is taken once.", panel=SENDING, min=1)
+    count: Annotated[int, option("Number of identical messages.", panel=CONTENT, min=1, show_default=True)] = 1,
+    chain: Annotated[
+        str | None, option("Chain that receives the message; default: the program's.", panel=SENDING)
     ] = None,
-    wait: Annotated[bool, option("Wait until a block has it.", "--wait", panel=SENDING)] = False,
+    nonce: Annotated[
+        int | None,
+        option("Nonce, above your last one; messages with the same nonce are accepted once.", panel=SENDING, min=1),
+    ] = None,
+    wait: Annotated[bool, option("Wait until a block includes the message.", "--wait", panel=SENDING)] = False,
     deadline: Annotated[
-        float, option("Seconds to wait at most.", panel=SENDING, min=0, max=86_400, show_default=True)
+        float, option("Maximum seconds to wait.", panel=SENDING, min=0, max=86_400, show_default=True)
     ] = 60.0,
-    ca: Annotated[Path | None, option("Certificates to believe (PEM) instead of the system's.", panel=SENDING)] = None,
+    ca: Annotated[Path | None, option("CA certificates (PEM) to trust instead of the system's.", panel=SENDING)] = None,
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Send a signed message to a program on a served lake.
 
-    Prints the message's hash, its nonce, and the height of the block that has it. With --wait also what that block
-    refused of it, or its program failed on: then, and when no block had it in time, the exit code is 1. The same
-    command with --nonce asks again without sending twice.
+    Prints the message's hash, its nonce, and the height of the block that includes it. With --wait also reports the
+    refusals and program failures of that block; the exit code is then 1, as when no block includes the message in
+    time. Repeat the command with --nonce to retry without sending twice.
 
     [bold]Example[/bold]: causeway send http://127.0.0.1:8421 --key me.key --to alice --call bob --method greet --wait
     """

@@ -93,7 +93,7 @@ def command(
         bool, option("Print one JSON object with the address, then one per block.", "--json", panel=OUTPUT)
     ] = False,
     log_level: Annotated[
-        str, option("Least level of log lines: debug, info, warning, error, none.", panel=OUTPUT, show_default=True)
+        str, option("Minimum log level: debug, info, warning, error, none.", panel=OUTPUT, show_default=True)
     ] = AUTOMATIC,
 ) -> int:
     """Serve a lake over HTTP, and make its blocks.

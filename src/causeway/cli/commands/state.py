@@ -40,7 +40,7 @@ def command(
         option("The state table; without it, a list of them.", autocompletion=completion.complete_state_tables),
     ] = None,
     limit: Annotated[
-        int | None, option(f"Most rows to print; default: {DEFAULT_ROWS}, or all with --json.", min=0, max=MAX_LIMIT)
+        int | None, option(f"Maximum rows to print; default: {DEFAULT_ROWS}, or all with --json.", min=0, max=MAX_LIMIT)
     ] = None,
     scenario: ScenarioOfLake = None,
     programs: ProgramsOfLake = None,

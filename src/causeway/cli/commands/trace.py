@@ -42,16 +42,16 @@ def command(
     lake: Annotated[str, argument("Folder or URI of a ledger, or of a lake of a run.")],
     message: Annotated[
         str | None,
-        argument("Its id, lane and index (channel-141/123), journey, or the hash of a transaction; or a beginning."),
+        argument("Message id, lane and index (channel-141/123), journey or transaction hash, or a prefix of one."),
     ] = None,
     lane: Annotated[str | None, option("The lane, with --index.", metavar="NAME")] = None,
-    source: Annotated[str | None, option("The chain that it comes from.", metavar="CHAIN")] = None,
-    destination: Annotated[str | None, option("The chain that it goes to.", metavar="CHAIN")] = None,
-    sender: Annotated[str | None, option("Who sent it, with --index.", metavar="NAME")] = None,
-    index: Annotated[int | None, option("Its number in the lane.", metavar="N", min=0, max=_MAX_INDEX)] = None,
+    source: Annotated[str | None, option("Source chain.", metavar="CHAIN")] = None,
+    destination: Annotated[str | None, option("Destination chain.", metavar="CHAIN")] = None,
+    sender: Annotated[str | None, option("Sender, with --index.", metavar="NAME")] = None,
+    index: Annotated[int | None, option("Index in the lane.", metavar="N", min=0, max=_MAX_INDEX)] = None,
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
-    """Show the life of one message: when it was sent, received, answered, on which chains, and how long it took.
+    """Show the lifecycle of one message: events, chains, times and delays.
 
     The messages that it answers, that answer it, that carry it on under a new id, and those of its journey over several
     hops are shown with it. Exit code 2 when no message is found, or several are that do not belong together.

@@ -30,7 +30,7 @@ def command(
     from causeway.storage.lake import Lake
     from causeway.storage.vacuum import vacuum_lake
 
-    message = "interrupted; what is not freed yet, the next vacuum of this lake frees"
+    message = "interrupted; the next vacuum of this lake frees the rest"
     with shell.interruptible(message), show_spinner("Freeing state"):
         found = vacuum_lake(Lake.at(lake), keep_every, keep_last)
     if as_json:

@@ -99,8 +99,8 @@ def command(
     trust: Annotated[
         str | None,
         option(
-            "What to trust: a root, key or header (JSON, DER, PEM, hexadecimal digits), or ic-mainnet. "
-            "- is standard input. Without it, nothing is, and the answer is UNTRUSTED.",
+            "Trusted root, key or header (JSON, DER, PEM, hexadecimal digits), or ic-mainnet. "
+            "- is standard input. Without --trust, the verdict is UNTRUSTED.",
             metavar="FILE",
         ),
     ] = None,
@@ -109,8 +109,7 @@ def command(
     validators: Annotated[
         list[Path] | None,
         option(
-            "Where the proof is a node's answer to /commit: its answer to /validators at that height; "
-            "repeat it for every page.",
+            "For a node's answer to /commit: its answer to /validators at that height; repeat it for every page.",
             metavar="FILE",
         ),
     ] = None,
@@ -124,22 +123,24 @@ def command(
     strict: Annotated[
         bool,
         option(
-            "Refuse what is otherwise noted: a storage proof that repeats a node, an ICS-23 proof in a form that "
-            "no encoder writes.",
+            "Refuse proofs that otherwise only get a note: storage proofs with a repeated node, ICS-23 proofs in a "
+            "form that no encoder writes.",
             "--strict",
         ),
     ] = False,
     self_consistent: Annotated[
         bool,
         option(
-            "Ask only whether the proof holds under the root, key or header that its own file names.",
+            "Verify only against the root, key or header named in the proof file itself.",
             "--self-consistent",
         ),
     ] = False,
-    explain: Annotated[bool, option("Draw the path from what is claimed to what is trusted.", "--explain")] = False,
-    as_json: Annotated[bool, option("Print one JSON object instead of a text.", "--json")] = False,
+    explain: Annotated[
+        bool, option("Draw the path from the claim to the trusted root, key or header.", "--explain")
+    ] = False,
+    as_json: Annotated[bool, option("Print one JSON object instead of text.", "--json")] = False,
 ) -> int:
-    """Say whether a proof is true, false, or refused because nothing can be said; the reason has a name.
+    """Verify a proof and report the verdict, with a named reason unless it is true.
 
     docs/how-to/verify-a-proof.md describes the kinds of proofs and their JSON form.
 
@@ -203,7 +204,7 @@ def show_verdict(name: str, verdict: DocumentVerdict, explain: bool) -> None:
     if verdict.error is not None:
         head.append(f" - {verdict.error.name}: {_reason(verdict.error)}")
     elif verdict.answer == "untrusted":
-        head.append(" - name what you trust with --trust, or ask for no more than --self-consistent")
+        head.append(" - use --trust, or --self-consistent to check it against its own root")
     console.print(head, soft_wrap=True)
     if verdict.kind is not None:
         console.print(Text(f"  claimed: {to_one_line(verdict.claim)}"), soft_wrap=True)

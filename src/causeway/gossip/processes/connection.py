@@ -342,7 +342,7 @@ class PeerConnection:
             if not body:
                 # Frequent keep-alives cost time without work: disconnect the peer.
                 if signs.wait(loop.time()):
-                    raise WireError("chatter", "signs of life come faster than they are asked for")
+                    raise WireError("chatter", "keep-alive frames exceed the allowed rate")
                 continue
             if body[HEADER_BYTES : HEADER_BYTES + 1] == _NEIGHBOUR:
                 # A declaration makes the node scan its pool at no cost to the sender: delay it, without a penalty.

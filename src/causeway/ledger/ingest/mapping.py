@@ -248,7 +248,7 @@ Rows = TypeVar("Rows", bound=EventSection)
 class MappingDocument(ScenarioSection):
     """A whole mapping file."""
 
-    about: str = Field("", description="What the traffic is, in a sentence.")
+    about: str = Field("", description="Description of the traffic, in one sentence.")
     format: Annotated[list[Format], BeforeValidator(as_list), Field(min_length=1)] = Field(
         ..., description="Of the files, or several: which one of them a file's name says, the first if it does not."
     )
@@ -256,7 +256,7 @@ class MappingDocument(ScenarioSection):
         "exact", description="How names of columns are compared; loose: without case, spaces, - and _."
     )
     nulls: Annotated[list[str], Field(max_length=LISTED)] = Field(
-        default_factory=list, description="Texts that say that nothing is there, of numbers, times and present."
+        default_factory=list, description="Texts that mean a missing value in numbers, times and present."
     )
     hex: Annotated[list[Text], Field(max_length=LISTED)] = Field(
         default_factory=list,
@@ -304,7 +304,7 @@ class MappingDocument(ScenarioSection):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if not self.rows:
-            raise ValueError("events: none, and no value, watermarks or headers; a mapping says what the rows are")
+            raise ValueError("events: missing; a mapping needs at least one of events, value, watermarks, headers")
         for section in self.rows:
             _require_fields(section, self.of(section), self._section_key(section))
         for place, event in enumerate(self.events):

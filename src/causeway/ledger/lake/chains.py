@@ -629,9 +629,7 @@ def protocol_options(lake: Lake, about: Mapping[str, Any]) -> Any:
     """
     model = find_protocol(about["protocol"]).load_options()
     try:
-        return validate_document(
-            model, about["scenario"]["options"], "is not what was written", ("scenario", "options")
-        )
+        return validate_document(model, about["scenario"]["options"], "has invalid content", ("scenario", "options"))
     except InvalidInput as error:
         raise lake.damaged(LAKE_FILE, str(error)) from None
 

@@ -146,7 +146,7 @@ class LedgerDerivation:
                 place = found.get_field_index(each.name)
                 if place < 0 or type_name(found.field(place).type) != type_name(each.type):
                     text = f"{table} has no column {each.name} of type {type_name(each.type)}"
-                    raise self.lake.damaged(LAKE_FILE, f"is not what was written: {text}")
+                    raise self.lake.damaged(LAKE_FILE, f"has invalid content: {text}")
 
     def rows(self, first: int, end: int, waiting: Frame | None = None) -> Iterator[DerivedRows]:
         """Yield the rows of a range of heights.

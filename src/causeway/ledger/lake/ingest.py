@@ -173,7 +173,7 @@ def require_stored(uri: str) -> None:
     reject_file(uri)
     storage = Storage(uri)
     if not storage.exists(LAKE_FILE) and not storage.exists(LEDGER_FILE):
-        raise InvalidInput(f"{uri}: neither a lake nor a ledger is there (no {LAKE_FILE}, no {LEDGER_FILE})")
+        raise InvalidInput(f"{uri}: no lake or ledger found (no {LAKE_FILE}, no {LEDGER_FILE})")
 
 
 def reject_file(uri: str) -> None:

@@ -34,7 +34,7 @@ OPERATOR = "operator"
 MOST_KEPT = 100_000
 """Maximum delay of a delivery, in blocks."""
 
-_EVERY = Field(1, ge=1, le=2**32, description="Of so many messages that are brought, it happens to one.")
+_EVERY = Field(1, ge=1, le=2**32, description="The fault affects one of this many delivered messages.")
 
 
 class CarrierDropSection(DropSection):

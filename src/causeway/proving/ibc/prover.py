@@ -113,7 +113,7 @@ def _selected(given: Mapping[str, Any]) -> Wanted:
         selected.append(("indices", _bounds(indices)))
     selected += [(name, None) for name in ("head", "tail") if given[name]]
     if len(selected) != 1:
-        raise InvalidInput("what to prove: give one of --index N, --indices M:N, --head, --tail")
+        raise InvalidInput("selection: allowed: exactly one of --index N, --indices M:N, --head, --tail")
     return selected[0]
 
 

@@ -69,7 +69,7 @@ class IcProver:
 PROVER = IcProver()
 
 _SELECTION_HINT = (
-    "what to prove: give one of --header, --index N (both with --chain and --counterparty), --program NAME"
+    "selection: allowed: exactly one of --header, --index N (both with --chain and --counterparty), --program NAME"
 )
 
 

@@ -92,7 +92,9 @@ class IcmpProver:
 
 PROVER = IcmpProver()
 
-_SELECTION_HINT = "what to prove: give one of --watermark, --ingress, --index N and --channel (with --counterparty)"
+_SELECTION_HINT = (
+    "selection: allowed: exactly one of --watermark, --ingress, --index N and --channel (with --counterparty)"
+)
 
 _BETWEEN_TWO = ("index", "channel")
 """Options that need two chains."""

@@ -389,7 +389,7 @@ class Endpoints:
         name = call.path["hash"]
         found = self._node.find(name)
         if found is None:
-            raise requests.NotFound(f"hash: {name[:80]}: no such message waits, nor was any in a block of late")
+            raise requests.NotFound(f"hash: {name[:80]}: no such message is pending or in a recent block")
         return await self._wait_for_block(call, found)
 
     async def outcome(self, call: requests.TypedRequest) -> Response:

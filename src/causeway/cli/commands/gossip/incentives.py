@@ -53,7 +53,7 @@ def command(
     try:
         rows = [_simulate(*run) for run in runs]
     except shell.CommandInterrupted as error:
-        raise shell.CommandInterrupted("stopped; nothing is kept of simulations that are compared") from error
+        raise shell.CommandInterrupted("stopped; partial results were discarded") from error
     if plot is not None:
         output_paths.write_files({plot: _plot(rows).encode()}, {plot: "--plot"})
     if as_json:

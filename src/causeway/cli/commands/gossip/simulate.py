@@ -35,7 +35,7 @@ def command(
     settings: Annotated[list[str] | None, settings_option(None)] = None,
     as_json: Annotated[bool, option("Print one JSON object instead of a summary.", "--json")] = False,
 ) -> int:
-    """Simulate nodes that gossip queues: how many bodies are where they are needed, when, and for how many bytes.
+    """Simulate queue gossip and report coverage, delay and bandwidth of bodies.
 
     Every node runs the state machine of a real node. A simulation runs on the tick engine, a chain a node: it can be
     killed and resumed, and gives the same results wherever it runs.

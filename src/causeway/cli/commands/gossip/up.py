@@ -31,20 +31,23 @@ COLUMN_GAP = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-PLAYED_FILE = "What is played"
+PLAYED_FILE = "Workload"
 
 
 def up(
     scenario: Annotated[Path, argument("A scenario of gossip (TOML).")],
-    nodes: Annotated[int | None, option("How many processes.", panel=PLAYED_FILE)] = None,
-    kill: Annotated[int | None, option("How many are killed at random and started again.", panel=PLAYED_FILE)] = None,
-    blocks: Annotated[int | None, option("How many blocks of the relay chain post queues.", panel=PLAYED_FILE)] = None,
-    seconds: Annotated[float | None, option("The same as a time.", panel=PLAYED_FILE, min=0.0, max=1e6)] = None,
-    trace: Annotated[Path | None, option("Record what every node takes, in a new folder.")] = None,
+    nodes: Annotated[int | None, option("Number of processes.", panel=PLAYED_FILE)] = None,
+    kill: Annotated[int | None, option("Number of processes to kill at random and restart.", panel=PLAYED_FILE)] = None,
+    blocks: Annotated[int | None, option("Number of relay-chain blocks that post queues.", panel=PLAYED_FILE)] = None,
+    seconds: Annotated[
+        float | None,
+        option("The same as a duration in seconds, instead of --blocks.", panel=PLAYED_FILE, min=0.0, max=1e6),
+    ] = None,
+    trace: Annotated[Path | None, option("Record the inputs of every node in a new folder.")] = None,
     metrics_port: Annotated[
         int | None,
         option(
-            "Serve metrics for Prometheus: of the first node here, of the others at the ports after it; 0: any.",
+            "Port of the first node's Prometheus metrics; the other nodes use the next ports; 0: any.",
             min=0,
             max=65535,
         ),
@@ -52,7 +55,7 @@ def up(
     settings: Annotated[list[str] | None, scenario_options.settings_option(PLAYED_FILE)] = None,
     as_json: Annotated[bool, option("Print one JSON object at the end.", "--json")] = False,
 ) -> int:
-    """Start nodes that gossip, each a process, play a chain to them, kill some, and say whether all got what they need.
+    """Run gossip nodes as processes, kill some, and check that all received the bodies they need.
 
     On a terminal a table shows the nodes while they run. Ctrl-C ends all of them.
 
@@ -143,10 +146,10 @@ def relay_chain(
     out: Annotated[Path, option("Write the table here.", "--out", metavar="FILE")],
     scenario: scenario_options.ScenarioOfLake = None,
     programs: scenario_options.ProgramsOfLake = None,
-    overwrite: Annotated[bool, option("Write over a file that is there.", "--overwrite")] = False,
+    overwrite: Annotated[bool, option("Overwrite an existing file.", "--overwrite")] = False,
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
-    """Write the relay chain of a lake as a table: a simulation of gossip (relay.table) carries what the run posted.
+    """Export the relay chain of a lake as a table for gossip simulations (relay.table).
 
     [bold]Example[/bold]: causeway gossip relay-chain my-lake --out relay.parquet
     """
@@ -167,7 +170,7 @@ def replay(
     trace: Annotated[Path, argument("The folder of a trace (gossip up --trace).")],
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
-    """Play what processes recorded into the state machine of all nodes at once, and compare what each node got.
+    """Replay a recorded trace in the simulator and compare the inputs of every node.
 
     [bold]Example[/bold]: causeway gossip replay my-trace
     """
