@@ -455,7 +455,7 @@ def test_terminal_shows_a_table_of_guarantees_per_protocol(four):
     for width in (80, 200):
         shown = StringIO()
         show_comparison(found, Console(file=shown, width=width))
-        tables = re.split(r"^What (\w+) guarantees.*\n", shown.getvalue(), flags=re.M)
+        tables = re.split(r"^Guarantees of (\w+),.*\n", shown.getvalue(), flags=re.M)
         assert tables[1::2] == found["protocols"]
         assert all(len(line) <= width for line in shown.getvalue().splitlines())
         (gaps,) = re.findall(r"^no message of a lane.*$", tables[2 * found["protocols"].index("ic") + 2], re.M)

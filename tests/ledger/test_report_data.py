@@ -166,7 +166,7 @@ def test_page_counts_the_lanes_of_its_table(tmp_path: Path) -> None:
     rows.append({"protocol": "bridge", "kind": "request", "message_id": "m", "chain": "x", "event": "sent"})
     with cw.open(store_ledger(tmp_path, rows)) as opened:
         page = report_page(report_data(opened))
-    assert "9 lanes between 2 chains" in page and "The table has 9 lanes and what is in no lane;" in page
+    assert "9 lanes between 2 chains" in page and "The table has 9 lanes and rows without a lane;" in page
 
 
 def test_pending_figure_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -245,11 +245,11 @@ def test_outcomes_differ_without_colours_and_bad_ones_are_never_neutral() -> Non
         "dropped after it was received": "dropped",
         "timed out": "timed_out",
         "contradicted: its two chains report different ends": "contradicted",
-        "received; never sent, as far as the input shows": "delivered",
-        "reverted: no event of it counts": "unknown",
+        "received; never sent in this input": "delivered",
+        "reverted: all its events were reverted": "unknown",
     }
     assert {each: row_outcome({**life, "outcome": each}) for each in said} == said
-    assert "never sent" in row_outcome_mark({**life, "outcome": "received; never sent, as far as the input shows"})
+    assert "never sent" in row_outcome_mark({**life, "outcome": "received; never sent in this input"})
     assert row_outcome({**life, "kind": "response", "outcome": "answered"}) == "delivered"
     forged = {**life, "outcome": "rejected", "events": [{**step, "detail": FORGED}]}
     assert row_outcome(forged) == FORGED and "forged, rejected" in row_outcome_mark(forged)

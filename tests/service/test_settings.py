@@ -106,7 +106,7 @@ def test_two_addresses_of_one_lake_are_rejected_before_signing() -> None:
             await require_two_lakes(a, b)
 
     asyncio.run(ask("one", "two"))
-    with pytest.raises(InvalidInput, match="http://a and http://b say that they are one lake, one: nothing is signed"):
+    with pytest.raises(InvalidInput, match="http://a and http://b say that they are one lake, one: the relay signs no"):
         asyncio.run(ask("one", "one"))
 
 

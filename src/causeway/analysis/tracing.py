@@ -85,7 +85,7 @@ _OUTCOMES = {
 }
 """The states of a message, in words."""
 
-NEVER_SENT, NOTHING = "never sent, as far as the input shows", "reverted: no event of it counts"
+NEVER_SENT, NOTHING = "never sent in this input", "reverted: all its events were reverted"
 DROPPED_STEPS = "the recorder stopped waiting for it"
 
 

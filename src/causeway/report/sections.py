@@ -272,7 +272,7 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     columns = table_columns("from:name", "to:name", "lane:name", "protocol:name")
     columns += table_columns("messages:number", TableColumn("pending", "number", "sent, without an outcome"))
     columns += table_columns(
-        TableColumn("oldest", "number", "age of the oldest pending message at the end of what the input covers")
+        TableColumn("oldest", "number", "age of the oldest pending message at the end of the input")
     )
     delay = "" if measure is None else f"{MEASURES[measure].lower()} "
     columns += table_columns(
@@ -311,7 +311,7 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
     if len(rows) > 8:
         field = element("input", **box, aria_label="Filter the lanes that are listed")
         in_none = sum(_is_in_no_lane(each) for each in lanes["rows"])
-        besides = " and what is in no lane" if in_none else ""
+        besides = " and rows without a lane" if in_none else ""
         note = f"The table has {count_words(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
         field += element("p", note, class_="note scrolls")
     rest = Markup("")

@@ -264,7 +264,9 @@ class NetworkChanges:
         (place,) = [place for place, row in enumerate(known.programs) if row["name"] == section.program]
         row = {**known.programs[place], "program": section.to}
         if known.programs[place]["program"] is None:
-            raise self._fail(f"{key}.program", f"{format_value(section.program)}: nothing is installed under this name")
+            raise self._fail(
+                f"{key}.program", f"{format_value(section.program)}: no program is installed under this name"
+            )
         if section.options is not None:
             row["options"] = encode_options(section.options, numbers, f"{self.path}: {key}.options")
         known.programs[place] = row

@@ -233,7 +233,7 @@ def _check_volumes(
             damaged.append(error)
             continue
         if volume is not None and volume.content() != wanted.content():
-            damaged.append(lake.damaged(path, "is not what the records of compactions say", -1))
+            damaged.append(lake.damaged(path, "differs from the records of compactions", -1))
 
 
 def _expect_manifests(

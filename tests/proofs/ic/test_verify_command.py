@@ -511,7 +511,7 @@ def test_form_of_the_public_vectors(verify: Run) -> None:
     document = ics23("iavl", absent=True)
     upstream = {"key": b"bill".hex(), "value": "", "root": document["trust"]["root"], "proof": document["proof"]}
     code, out, _ = verify(upstream, "--kind", "ics23", "--spec", "iavl")
-    assert code == 0 and 'nothing is stored under "bill"' in out and "named by the file itself" in out
+    assert code == 0 and 'no value is stored under "bill"' in out and "named by the file itself" in out
     code, out, _ = verify({**upstream, "kind": "mmr"}, "--kind", "ics23", "--spec", "iavl")
     assert (code, out) == (2, '0.json: refused - InvalidInput: kind: is "mmr", asked for is "ics23"\n')
     code, out, _ = verify({**upstream, "trust": document["trust"]}, "--kind", "ics23", "--spec", "iavl")
@@ -745,7 +745,7 @@ BAD = {
     "a key twice in the claims": (
         change_document("ics23_batch", "items", 1, "key", to="text:bob"),
         (),
-        'items[1]: nothing is stored under "bob", but before: "20" is stored under "bob"',
+        'items[1]: no value is stored under "bob", but before: "20" is stored under "bob"',
     ),
     "nothing claimed": (
         change_document("ics23_batch", "items", to=[]),

@@ -84,9 +84,12 @@ KINDS: dict[str, tuple[list[object], str]] = {
     "receipt at the end": (["--index", 12, "--height", TICKS + 4], "ibc:A:receipt/12 is stored"),
     "head": (["--chain", "A", "--counterparty", "B", "--queue", "send", "--head"], "ibc:B:send/head is 4"),
     "tail": (["--tail"], "ibc:A:receipt/tail is 16"),
-    "absent after the end": (["--index", 16, "--absent"], "nothing is stored under ibc:A:receipt/16"),
-    "absent in a gap": (["--index", 8, "--absent"], "nothing is stored under ibc:A:receipt/8"),
-    "absent in an empty queue": (["--queue", "send", "--index", 0, "--absent"], "nothing is stored under ibc:A:send/0"),
+    "absent after the end": (["--index", 16, "--absent"], "no value is stored under ibc:A:receipt/16"),
+    "absent in a gap": (["--index", 8, "--absent"], "no value is stored under ibc:A:receipt/8"),
+    "absent in an empty queue": (
+        ["--queue", "send", "--index", 0, "--absent"],
+        "no value is stored under ibc:A:send/0",
+    ),
     "run": (["--indices", "9:12"], "entries 9 to 11 of ibc:A:receipt are stored"),
     "run of one": (["--indices", "0:1"], "entries 0 to 0 of ibc:A:receipt are stored"),
 }

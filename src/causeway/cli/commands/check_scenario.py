@@ -187,5 +187,5 @@ def _traffic(plan: ScenarioPlan) -> str:
 
 def _heights(plan: ScenarioPlan) -> str:
     with_traffic = "" if plan.heights is None else f"{plan.heights:,} with traffic, then "
-    end = "until nothing is left to do" if plan.limit is None else f"to tick {plan.limit - 1:,} at most"
+    end = "until no work is left" if plan.limit is None else f"to tick {plan.limit - 1:,} at most"
     return f"{with_traffic}{end}"

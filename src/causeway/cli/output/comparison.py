@@ -94,7 +94,7 @@ def _cell(row: ComparisonRow, name: str) -> Text:
 def _show_guarantees(found: Mapping[str, Any], console: Console) -> None:
     wide = console.width >= WIDE_COLUMNS
     for name, rows in guarantee_rows(found).items():
-        console.print(f"\n[bold]What {escape(name)} guarantees[/bold], where its reference says so, and what judges it")
+        console.print(f"\n[bold]Guarantees of {escape(name)}[/bold], with reference sections and audit checks")
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for head in ("", "holds", *(["how"] if wide else []), "reference", "check", "in this run"):
             table.add_column(head, overflow="fold", min_width=LABEL_WIDTH if not head else None)

@@ -181,7 +181,7 @@ def _replay_verdict(result: ReplayResult) -> RunVerdict:
         f" {result.hashed} bodies hashed"
     )
     holds = result.different == 0
-    verdict = "the state machine gets what the processes got" if holds else f"{result.different} differences"
+    verdict = "the state machine has the same inputs as the processes" if holds else f"{result.different} differences"
     unlisted = result.different - len(result.differences)
     details = [*result.differences, *([f"... and {unlisted} more"] if unlisted else [])]
     if not result.closed:

@@ -94,7 +94,7 @@ def guarantees(options: IcOptions) -> Iterator[Guarantee]:
         yield Guarantee("held_back", "yes", mechanism, "5 X-4, X-6")
     else:
         yield Guarantee("held_back", "no", 'streams and queues have no limit (limits = "none")', "5 X-4, X-6")
-    yield Guarantee("any_carrier", "yes", "payload builders pull; what is not certified is refused", "3.9, 1.3 L1")
+    yield Guarantee("any_carrier", "yes", "payload builders pull; uncertified messages are refused", "3.9, 1.3 L1")
     yield Guarantee("no_third_chain", "partly", "subnets share a registry and a root key", "1.4")
 
 

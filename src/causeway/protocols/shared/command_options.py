@@ -59,6 +59,4 @@ CHAIN = "The chain whose state is proved."
 COUNTERPARTY = "The chain at the other end of the connection or stream."
 INDEX = "Prove the entry or message with this index."
 
-TRUST_OUT = FileOption(
-    "trust_out", "Write what to trust to this file: the header with the root, or the public key.", verified_by="--trust"
-)
+TRUST_OUT = FileOption("trust_out", "Write the trusted header or public key to this file.", verified_by="--trust")

@@ -84,19 +84,19 @@ QUEUE = ("numbered", "ordered_sends", "ordered_receives", "conserved")
 
 
 TOPICS: Mapping[str, str] = {
-    "order": "messages between two programs come in the order in which they were sent",
-    "causal": "messages come in the order of their causes",
+    "order": "messages between two programs arrive in sending order",
+    "causal": "messages arrive in causal order",
     "exactly_once": "no message takes effect twice",
-    "authentic": "nothing is received that was not sent",
-    "no_gaps": "no message of a lane is left out",
+    "authentic": "every received message was sent",
+    "no_gaps": "no message of a lane is skipped",
     "answered": "every call is answered",
     "one_answer": "no call is answered twice",
-    "called_off": "what does not come in time is called off on both sides",
-    "final_first": "nothing takes effect elsewhere before its block is final",
-    "value": "value between chains is neither made nor lost",
-    "held_back": "a sender is held back before too much waits",
-    "any_carrier": "whoever carries messages can only delay them",
-    "no_third_chain": "two chains need no third one",
+    "called_off": "expired messages are cancelled on both sides",
+    "final_first": "messages take effect on other chains only after finality",
+    "value": "value between chains is conserved",
+    "held_back": "back pressure limits the pending messages of a sender",
+    "any_carrier": "relayers can only delay messages",
+    "no_third_chain": "two chains need no third chain",
 }
 """The topics of guarantees by name, in display order."""
 
@@ -158,13 +158,13 @@ LATE, LOST, DUPLICATED, OUT_OF_TURN = "late", "lost", "duplicated", "out of turn
 ALTERED, HALTED, FORGED = "altered", "halted", "forged"
 
 TRIES: Mapping[str, str] = {
-    LATE: "for a while nothing is carried from one chain to the other",
-    LOST: "from then on nothing is carried from one chain to the other",
-    DUPLICATED: "what was carried comes again",
-    OUT_OF_TURN: "what comes later is carried first",
-    ALTERED: "what is carried, or its proof, is altered on the way",
-    HALTED: "the chain that receives makes no blocks for a while",
-    FORGED: "the chain that sends, or one that carries, makes up a message",
+    LATE: "no messages are delivered from one chain to the other for a while",
+    LOST: "no further messages are delivered from one chain to the other",
+    DUPLICATED: "delivered messages are delivered again",
+    OUT_OF_TURN: "later messages are delivered first",
+    ALTERED: "a message, or its proof, is altered in transit",
+    HALTED: "the receiving chain makes no blocks for a while",
+    FORGED: "the sending chain, or a relaying one, forges a message",
 }
 """The tried faults by name, in display order."""
 

@@ -234,7 +234,7 @@ def check_depths(faults: Sequence[FaultRule], options: XdmOptions) -> None:
         depth = int(fault.args.get(DEPTH, fault.args.get(MOST, 1))) if fault.kind == REORG else 0
         if depth >= options.archiving_depth:
             key = MOST if CHANCE in fault.args else DEPTH
-            text = f"allowed: less than options.archiving_depth, {options.archiving_depth}: what is final stays"
+            text = f"allowed: less than options.archiving_depth, {options.archiving_depth}: final blocks are permanent"
             raise InvalidInput(f'faults: kind = "{REORG}": {key} = {depth}; {text}')
 
 

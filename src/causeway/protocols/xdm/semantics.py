@@ -98,7 +98,7 @@ def guarantees(options: XdmOptions) -> Iterator[Guarantee]:
     yield Guarantee("no_gaps", "yes", "nonces 0, 1, 2, ...", "1.2 G1")
     yield Guarantee("answered", "yes", "if operators of both chains relay and include", "1.3 L1")
     yield Guarantee("one_answer", "yes", "one response a nonce", "1.2 G3")
-    yield Guarantee("called_off", "no", "what is lost blocks its channel until it is proved again", "1.3 L2")
+    yield Guarantee("called_off", "no", "a lost message blocks its channel until it is proved again", "1.3 L2")
     depth, period = options.archiving_depth, options.challenge_period
     reason = f"{depth:,} blocks deep on the consensus chain, of a domain after {period:,} more"
     yield Guarantee("final_first", "yes", reason, "1.2 G4")

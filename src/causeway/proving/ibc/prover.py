@@ -161,7 +161,7 @@ def _build_proof(
     if kind == "absent":
         document = absence_document(store, key)
         return document, [
-            f"{location}: nothing is stored under {label}",
+            f"{location}: no value is stored under {label}",
             *_proof_lines(store, document, "ICS-23 proof"),
         ]
     document = existence_document(store, key)

@@ -229,7 +229,7 @@ def prove_channel_contents(
         if to is not None and position == RELAY_POSITION:
             raise InvalidInput(f"{key}: {name}: is the relay chain; channels are between parachains")
     if para == to:
-        raise InvalidInput(f"counterparty: {chain}: what a chain sends itself is in no channel")
+        raise InvalidInput(f"counterparty: {chain}: messages of a chain to itself are in no channel")
     queue = None
     if what == "index":
         assert to is not None and index is not None
@@ -300,7 +300,7 @@ def _channel_items(
         page = int(opened_pages.page[at])
         lines = [f"message {index} from {names[0]} to {names[1]}, sent at relay block {messages[page].sent_at}"]
         lines.append(f"  page      {page + 1} of the {len(messages):,} messages in the channel")
-    lines.append(f"  head      {head.hex()}, before what is in it {start_head.hex()}")
+    lines.append(f"  head      {head.hex()}, before its contents {start_head.hex()}")
     return [("HrmpChannels", (sender, recipient)), ("HrmpChannelContents", (sender, recipient))], lines, queue
 
 

@@ -291,7 +291,7 @@ def prove_message(
         if position == RELAY_POSITION:
             raise InvalidInput(f"chain: {name}: is the relay chain; egress queues are between parachains")
     if own == to:
-        raise InvalidInput(f"counterparty: {destination}: what a chain sends itself is in no egress queue")
+        raise InvalidInput(f"counterparty: {destination}: messages of a chain to itself are in no egress queue")
     problem = f"index: {index}: no message {index} from {source} to {destination}"
     leaves = leaves or partial(relay_leaves, opened)
     listing_chain = "the relay chain" if leaf is None else f"leaf {leaf} of the relay chain"
@@ -355,7 +355,7 @@ def _prove_under(
         verify_queued_message(found, queue_proof, place, message)
     except ProofError as error:
         uri = opened.lake.storage.uri
-        raise LakeError(f"lake: {uri}: what it has proves nothing: {error.name}: {error}") from error
+        raise LakeError(f"lake: {uri}: its data gives no valid proof: {error.name}: {error}") from error
     return ProvenEgressMessage(own, to, block, place, message, root, count, state_proof, queue_proof, relay)
 
 

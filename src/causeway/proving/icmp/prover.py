@@ -44,7 +44,7 @@ class IcmpProver:
         CommandOption("chain", CHAIN, required=True),
         CommandOption("counterparty", COUNTERPARTY),
         CommandOption("index", INDEX, int, metavar="N"),
-        CommandOption("channel", "Prove the HRMP channel to the counterparty, and what is in it.", bool),
+        CommandOption("channel", "Prove the HRMP channel to the counterparty, and its contents.", bool),
         CommandOption("watermark", "Prove up to which relay block the chain has consumed what others sent it.", bool),
         CommandOption("ingress", "Prove which queues wait for the chain: all, and that there are no others.", bool),
         CommandOption(

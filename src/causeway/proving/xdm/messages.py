@@ -306,7 +306,7 @@ def prove_message(
     if own == foreign:
         raise InvalidInput(f"counterparty: {destination}: messages of a chain to itself are not proved")
     if own in network.external:
-        raise InvalidInput(f"chain: another lake runs {source}: what it sends is proved out of that one")
+        raise InvalidInput(f"chain: another lake runs {source}: extract proofs of its messages from that lake")
     last = rolled_back_height(opened, opened.last_height() if height is None else height)
     if network.follows:
         anchor, receipt, domain_proof = _imported_anchor(opened, last, own, foreign == CONSENSUS_POSITION)
@@ -346,7 +346,7 @@ def prove_message(
         verify_cross_domain_message(anchor.root, envelope, response=response, leaf_count=anchor.proof.leaf_count)
     except ProofError as error:
         raise LakeError(
-            f"lake: {opened.lake.storage.uri}: what it has proves nothing: {error.name}: {error}"
+            f"lake: {opened.lake.storage.uri}: its data gives no valid proof: {error.name}: {error}"
         ) from error
     return ProvenMessage(envelope, message, anchor.root, anchor.proof.leaf_count, block, last)
 
@@ -368,7 +368,7 @@ def _anchor(opened: OpenedLake, height: int, to_consensus: bool) -> ProofAnchor:
     found = anchor_number(ranges.blocks.slice(0, best + 1), number, options.archiving_depth)
     if found is None:
         depth = options.archiving_depth
-        raise InvalidInput(f"height: {height}: no block is {depth} deep yet (archiving_depth): nothing is proved there")
+        raise InvalidInput(f"height: {height}: no block is {depth} deep yet (archiving_depth), so no proof exists")
     final, leaf_row = found
     named_row = best if to_consensus else final
     leaf_count = int(ranges.blocks["leaf_count"][named_row])
@@ -398,7 +398,7 @@ def _imported_anchor(
     blocks, consensus = state["blocks"], opened.names[CONSENSUS_POSITION]
     if len(state["anchor"]) == 0:
         text = f"no block of {consensus} that is final was carried to this lake with what it has of its domains"
-        raise InvalidInput(f"height: {height}: {text}: nothing is proved there")
+        raise InvalidInput(f"height: {height}: {text}, so no proof exists")
     receipts = state["anchored"].filter(state["anchored"]["domain"] == domain)
     if len(receipts) == 0:
         raise _unconfirmed_error(opened, domain, height)

@@ -275,7 +275,7 @@ VERSION = "3.1.0"
 SCHEMAS = "#/components/schemas/{model}"
 
 REFUSALS = {
-    400: "The request is not what it must be.",
+    400: "The request is invalid.",
     403: "Who asks may not, or the signature is not the sender's.",
     404: "There is no such address, height, message.",
     405: "This address answers another method.",
@@ -339,7 +339,7 @@ def _operation(address: Address, names: dict[Any, dict[str, Any]]) -> dict[str, 
         kind, schema = (
             (answer, {"type": "string"}) if isinstance(answer, str) else (JSON, names[answer, "serialization"])
         )
-        about = "In a block, or nothing is left to do." if status == 200 else "Waits for a block."
+        about = "In a block, or no work is left." if status == 200 else "Waits for a block."
         description = about if len(address.answers) > 1 else address.about
         content["responses"][str(status)] = {"description": description, "content": {kind: {"schema": schema}}}
     error = names[ErrorAnswer, "serialization"]

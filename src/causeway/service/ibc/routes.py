@@ -409,8 +409,8 @@ class AtHeight(requests.Query):
 class LaneQuery(AtHeight):
     """Range of entries to list."""
 
-    packets_from: requests.Number = Field(0, description="Of packets below this index nothing is told.")
-    receipts_from: requests.Number = Field(0, description="Of receipts below this index nothing is told.")
+    packets_from: requests.Number = Field(0, description="First packet index to report.")
+    receipts_from: requests.Number = Field(0, description="First receipt index to report.")
 
 
 class EntriesQuery(AtHeight):

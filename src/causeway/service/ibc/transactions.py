@@ -192,7 +192,7 @@ def validate_message(row: Mapping[str, Any], kernel: IbcKernel, connections: Fra
     if int(zones.host_of(program)[0]) != chain:
         raise InvalidInput(f"content: to: no program {row['receiver']} is on {zones.names[chain]}")
     if not kernel.programs.installed(program)[0]:
-        raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes the message")
+        raise InvalidInput(f"content: to: no program is installed as number {row['receiver']}")
     if row["method"] != CALL_METHOD:
         return
     calls = decode_calls(pa.array([row["payload"]], pa.binary()))
@@ -208,7 +208,7 @@ def _require_possible_call(
     if destination == NO_HOST:
         raise InvalidInput(f"content: call.receiver: no program {receiver[0]} is on any chain")
     if destination in zones.own and not kernel.programs.installed(receiver)[0]:
-        raise InvalidInput(f"content: call.receiver: nothing is installed as program {receiver[0]}")
+        raise InvalidInput(f"content: call.receiver: no program is installed as number {receiver[0]}")
     if chain == destination:
         return
     columns = {"sender": sender, "receiver": receiver, "method": repeat_text(method, 1), "payload": body}

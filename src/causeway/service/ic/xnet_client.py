@@ -357,8 +357,8 @@ _DOWN = "no node answers: is the other lake served, and at options.remote.{name}
 _STATUS = "nodes refuse to answer, or something else does at options.remote.{name}.endpoints"
 _KEY = "options.remote.{name}.public_key is not the key that signed it"
 _BEHIND = "the other lake has less than was taken of it: an older copy of it, or another options.index_base"
-_FALSE = "nodes serve what was not certified: they lie, or have another options.certification_version"
-_BLOCK = "blocks refuse what the other subnet certifies: the ledger's rejected events say why"
+_FALSE = "nodes serve uncertified data: they are faulty, or have another options.certification_version"
+_BLOCK = "blocks refuse data that the other subnet certified: see the rejected events of the ledger"
 
 _FAULT = "errors of this side: the lines with the event fault say where"
 

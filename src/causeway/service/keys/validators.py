@@ -308,9 +308,7 @@ class _File:
                 raise ValueError
             return marks
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InvalidInput(
-                f"{self.path}: is damaged, so it cannot be told what was signed; put back a copy of it"
-            ) from None
+            raise InvalidInput(f"{self.path}: is corrupted; the signed heights are unknown; restore a copy") from None
 
     def write(self, marks: Mapping[str, SignedMark]) -> None:
         """Add marks durably."""

@@ -225,7 +225,7 @@ def require_installed(row: Mapping[str, Any], network: Hosting, programs: Progra
     if int(network.host_of(program)[0]) != chain:
         raise InvalidInput(f"content: to: no program {row['receiver']} is on {network.names[chain]}")
     if not programs.installed(program)[0]:
-        raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
+        raise InvalidInput(f"content: to: no program is installed as number {row['receiver']}")
 
 
 class Endpoint(ABC):

@@ -166,7 +166,7 @@ class DirectionProgress:
         return self.fruitless
 
 
-NOTHING_MOVES = "what was found and handed over, time after time, changed nothing"
+NOTHING_MOVES = "repeated deliveries had no effect"
 """Reason for giving up a direction without an error."""
 
 

@@ -177,4 +177,6 @@ async def require_two_lakes(a: ServiceClient, b: ServiceClient) -> None:
     """
     identity, other = await a.identity(), await b.identity()
     if identity == other:
-        raise InvalidInput(f"{a.url} and {b.url} say that they are one lake, {identity}: nothing is signed for them")
+        raise InvalidInput(
+            f"{a.url} and {b.url} say that they are one lake, {identity}: the relay signs no messages for them"
+        )

@@ -255,7 +255,7 @@ class ConsensusViews(LakeViews):
             InvalidInput: The consensus chain runs here.
         """
         if not self.network.follows:
-            raise InvalidInput(f"chain: {self.consensus} runs here; nothing is followed")
+            raise InvalidInput(f"chain: {self.consensus} runs here; there is no remote chain to follow")
         height = self.height()
         state = self._state(height, ("blocks", "anchored", "declared_under"))
         blocks, anchored, under = state["blocks"], state["anchored"], state["declared_under"]

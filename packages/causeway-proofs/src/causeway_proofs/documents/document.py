@@ -185,7 +185,7 @@ def format_bytes(data: bytes) -> str:
 def value_claim(key: bytes, value: bytes | None) -> str:
     """Format the claim that a key has a value, or is absent."""
     return (
-        f"nothing is stored under {format_bytes(key)}"
+        f"no value is stored under {format_bytes(key)}"
         if value is None
         else f"{format_bytes(value)} is stored under {format_bytes(key)}"
     )

@@ -11,7 +11,7 @@ class InvalidProof(NotProven):
 
 
 class MissingValue(NotProven):
-    """The proof shows that nothing is stored under the key."""
+    """The proof shows that no value is stored under the key."""
 
 
 class FailedToDecode(MalformedProof):

@@ -294,7 +294,7 @@ def require_entry(reader: ProofReader, key: bytes, expected: bytes | None) -> tu
     """
     read = _decided(reader, key)
     if expected is not None and read.value is None:
-        raise MissingValue(f"nothing is stored under the key {key.hex()}, which should have a value")
+        raise MissingValue(f"no value is stored under the key {key.hex()}, which should have a value")
     if read.value is not None and read.value != expected:
         expectation = "nothing should be" if expected is None else "another one should be"
         raise NotProven(f"under the key {key.hex()} a value of {len(read.value)} bytes is stored, {expectation}")
@@ -309,7 +309,7 @@ def require_value(reader: ProofReader, key: bytes) -> tuple[bytes, tuple[Step, .
     """
     read = _decided(reader, key)
     if read.value is None:
-        raise MissingValue(f"nothing is stored under the key {key.hex()}")
+        raise MissingValue(f"no value is stored under the key {key.hex()}")
     return read.value, read.steps
 
 
