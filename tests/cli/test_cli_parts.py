@@ -156,7 +156,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     ("command", "how"),
     [
         (["check", "lake"], ""),
-        (["vacuum", "lake"], "; what is not freed yet, the next vacuum of this lake frees"),
+        (["vacuum", "lake"], "; the next vacuum of this lake frees the rest"),
         (["prove", "lake", "--chain", "left"], ""),
         (["serve", "lake", "--port", "0"], ""),
         (["relay", "http://127.0.0.1:1", "http://127.0.0.1:2"], ""),

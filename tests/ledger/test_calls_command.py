@@ -234,7 +234,7 @@ def test_highest_backlog_reports_the_omitted_lanes(cli: Run, tmp_path: Path) -> 
         (["backlog", "--executor", "gpu"], "executor: gpu"),
         (["calls", "--limit", "x\x1b"], "--limit: x\\u001b: must be a valid integer (see causeway calls --help)"),
         (["calls", "--from-height", "-1"], "--from-height -1: must be from 0 to 18446744073709551615"),
-        (["latency", "--from-tick", "3", "--to-tick", "2"], "--from-tick 3: is after --to-tick 2: nothing is between"),
+        (["latency", "--from-tick", "3", "--to-tick", "2"], "--from-tick 3: is after --to-tick 2: the range is empty"),
         (["backlog", "--from-time", "10000"], "--from-time 10000: is no time; write 2024-10-09"),
         (["backlog", "--kind", "x\x1b"], "--kind: x\\u001b: no such kind; there are"),
         (["calls", "--source"], "requires an argument (see causeway calls --help)"),

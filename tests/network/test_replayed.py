@@ -363,7 +363,7 @@ def test_files_are_verified_where_roots_cannot_be(counting: Path, capfd: pytest.
 
     assert ends() == 0
     assert (
-        "Roots cannot be made again, nor compared: table program_counting:Counter has other columns"
+        "roots not recomputed: table program_counting:Counter has other columns"
         in capfd.readouterr().out
     )
     assert ends("--execute") == 2

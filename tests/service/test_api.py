@@ -161,7 +161,7 @@ def test_accounts_and_metrics(http: Http) -> None:
         (f"/v1/chains/left/queues/right/send?first={2**64 - 1}&height={2**64}", 400, "at most 2**64 - 1"),
         ("/v1/chains/left/refusals", 400, "height: missing"),
         (f"/v1/messages/{'0' * 64}?wait=61", 400, "must be less than or equal to 60"),
-        (f"/v1/messages/{'0' * 64}", 404, "no such message waits"),
+        (f"/v1/messages/{'0' * 64}", 404, "no such message is pending"),
         ("/v1/senders/00", 400, "sender: '00'; allowed: a public key, 64 hexadecimal digits"),
     ],
 )
