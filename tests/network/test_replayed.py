@@ -139,7 +139,7 @@ def test_height_search_reexecutes_few_heights(
         return run(self, tick, outside)
 
     monkeypatch.setattr(rounds.RoundChain, "run", noted)
-    monkeypatch.setattr(PushedEntries, "_known", lambda *_: [])  # their push times are unknown
+    monkeypatch.setattr(PushedEntries, "_known_pushes", lambda *_: [])  # their push times are unknown
     opened = open_lake(grouped.lake.storage.uri)
     height = 2 * GROUP + 3
     assert opened.manifest(height).first < height < opened.manifest(height).last
@@ -362,10 +362,7 @@ def test_files_are_verified_where_roots_cannot_be(counting: Path, capfd: pytest.
         return ended.value.code
 
     assert ends() == 0
-    assert (
-        "roots not recomputed: table program_counting:Counter has other columns"
-        in capfd.readouterr().out
-    )
+    assert "roots not recomputed: table program_counting:Counter has other columns" in capfd.readouterr().out
     assert ends("--execute") == 2
     assert "neither continued nor executed again" in capfd.readouterr().err
     max((lake / "heights").rglob("*.*"), key=lambda file: file.stat().st_size).write_bytes(b"no longer what it was")

@@ -187,11 +187,15 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
         (lambda program, request, context: (b"", -1), 5, "ExceedsAttached: accept -1 is not between 0"),
         (lambda program, request, context: context.answer([1, 99, 7, 0], b""), 5, "NoOpenRequest: no open request of"),
         (lambda program, request, context: context.answer([1, 3, 8, 0], b""), 5, "NoOpenRequest: no open request of 1"),
-        (keep(object()), 5, "NotKept: state['kept'] is a object; a program keeps numbers, text, bytes"),
-        (keep({1, 2}), 5, "NotKept: state['kept'] is a set;"),
-        (keep([{"at": (1, 2)}]), 5, "NotKept: state['kept'][0]['at'] is a tuple;"),
-        (keep({(1, 2): 0}), 5, "NotKept: state['kept'] has the key (1, 2), a tuple; the keys of a dictionary are"),
-        (lambda program, request, context: context.call(9, "m", note={1}), 5, "NotKept: note is a set;"),
+        (keep(object()), 5, "UnencodableState: state['kept'] is a object; a program keeps numbers, text, bytes"),
+        (keep({1, 2}), 5, "UnencodableState: state['kept'] is a set;"),
+        (keep([{"at": (1, 2)}]), 5, "UnencodableState: state['kept'][0]['at'] is a tuple;"),
+        (
+            keep({(1, 2): 0}),
+            5,
+            "UnencodableState: state['kept'] has the key (1, 2), a tuple; the keys of a dictionary are",
+        ),
+        (lambda program, request, context: context.call(9, "m", note={1}), 5, "UnencodableState: note is a set;"),
     ],
 )
 def test_failing_handler_is_reverted_and_answered(act: Any, code: int, text: str) -> None:
