@@ -69,7 +69,7 @@ def play_to_rest(scenario: Scenario) -> Record:
 def test_relay_modes_change_only_latency(order: str) -> None:
     taken: Counter[bool] = Counter()
 
-    @quick(4)
+    @quick(8)
     @given(disturbed_networks(order))
     def run(scenario: Scenario) -> None:
         calm, stormy = play_to_rest(replace(scenario, carriers=(), outside={})), play_to_rest(scenario)

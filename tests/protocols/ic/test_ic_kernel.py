@@ -1,4 +1,4 @@
-"""Kernel and oracle agree on states, events and roots, round by round, in any partitioning."""
+"""Kernel and oracle agree on whole states, events and roots, round by round, however the network is cut."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ COMPARISONS = 9
 """How many tests of this file, by the beginning of their names, compare kernel and oracle in every run."""
 
 
-def quick_settings(examples: int) -> Callable[[Any], Any]:
-    """Run equal examples in every run, limited in time."""
+def quick(examples: int) -> Callable[[Any], Any]:
+    """The same examples in every run, few enough to wait for."""
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@quick_settings(sized(9, 100))
+@quick(sized(9, 100))
 @given(scenarios())
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-def with_accepting_actors(scenario: Scenario) -> Scenario:
-    """Return the scenario with actors that accept before they answer."""
+def accepts(scenario: Scenario) -> Scenario:
+    """The same scenario, whose actors accept before they answer."""
     ingress = {
         at: [replace(call, payload=accepting(call.payload)) if call.method == "do" else call for call in calls]
         for at, calls in scenario.ingress.items()
@@ -43,83 +43,81 @@ def with_accepting_actors(scenario: Scenario) -> Scenario:
     return replace(scenario, ingress=ingress)
 
 
-@quick_settings(sized(9, 100))
+@quick(sized(9, 100))
 @given(scenarios(moving=True, faulty=True))
-def test_kernel_agrees_where_programs_accept_before_answering(scenario: Scenario) -> None:
-    compare(with_accepting_actors(scenario))
+def test_they_agree_where_programs_accept_before_they_answer(scenario: Scenario) -> None:
+    compare(accepts(scenario))
 
 
-@quick_settings(sized(10, 110))
+@quick(sized(10, 110))
 @given(scenarios(moving=True, vsr="deployed", migrations="on"))
-def test_kernel_agrees_while_canisters_move(scenario: Scenario) -> None:
+def test_they_agree_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(9, 95))
+@quick(sized(9, 95))
 @given(scenarios(limits="deployed", vsr="deployed", reject_every=0, messages_per_canister=1))
-def test_kernel_agrees_under_pressure(scenario: Scenario) -> None:
+def test_they_agree_under_pressure(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(9, 100))
+@quick(sized(9, 100))
 @given(scenarios(faulty=True))
-def test_kernel_agrees_under_faults(scenario: Scenario) -> None:
+def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(11, 120))
+@quick(sized(11, 120))
 @given(scenarios(moving=True, faulty=True))
-def test_kernel_agrees_under_faults_while_canisters_move(scenario: Scenario) -> None:
+def test_they_agree_under_faults_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(8, 85))
+@quick(sized(8, 85))
 @given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
-def test_kernel_agrees_under_pressure_while_canisters_move(scenario: Scenario) -> None:
+def test_they_agree_under_pressure_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(6, 70))
+@quick(sized(6, 70))
 @given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
-def test_kernel_agrees_on_unexecuted_messages(scenario: Scenario) -> None:
+def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(7, 80))
+@quick(sized(7, 80))
 @given(scenarios(max_rounds=16, crowded=True, limits="none", reject_every=0))
-def test_kernel_agrees_with_many_waiting_senders(scenario: Scenario) -> None:
+def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(6, 70))
+@quick(sized(6, 70))
 @given(scenarios(changing=True, moving=True, faulty=True))
-def test_kernel_agrees_while_subnets_join_and_leave(scenario: Scenario) -> None:
+def test_they_agree_while_subnets_come_and_go(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(4, 200))
+@quick(sized(4, 200))
 @given(scenarios(splitting=True, moving=True, faulty=True))
-def test_kernel_agrees_while_subnets_are_split(scenario: Scenario) -> None:
+def test_they_agree_while_subnets_are_split(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick_settings(sized(4, 200))
+@quick(sized(4, 200))
 @given(scenarios(max_rounds=8, splitting=True, settling=True, loopback="stream"))
-def test_kernel_agrees_that_every_call_ends_once_with_split_subnets(scenario: Scenario) -> None:
+def test_they_agree_that_every_call_ends_once_where_subnets_are_split(scenario: Scenario) -> None:
     compare(scenario, settling=80)
 
 
-@quick_settings(sized(6, 70))
+@quick(sized(6, 70))
 @given(scenarios(max_rounds=8, moving=True, faulty=True, settling=True))
 def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) -> None:
     compare(scenario, settling=80)
 
 
-def test_stray_answer_to_a_forged_call_does_not_answer_the_call() -> None:
-    """G1 without the receiver check.
-
-    Canister 1 moves before the answer to the forgery in its name, and then makes a call of its own under that callback.
-    """
+def test_the_stray_answer_to_a_forged_call_is_not_the_answer_to_the_call() -> None:
+    """G1 without the receiver check: canister 1 moves before what answers the forgery in its name, and then makes
+    a call of its own under that callback."""
     call = Call(1, 1, 5, "do", ops(("call", 2, "echo", b"", 0, None)))
     compare(
         Scenario(
@@ -135,7 +133,7 @@ def test_stray_answer_to_a_forged_call_does_not_answer_the_call() -> None:
 
 
 @pytest.mark.parametrize("limits", ["none", "deployed"])
-def test_subnet_with_exhausted_indices_stops_alone(limits: str) -> None:
+def test_a_subnet_whose_indices_are_used_up_stops_alone(limits: str) -> None:
     calls: dict[int, list[Call]] = {}
     for chain, canister, other, ticks in ((0, 1, 2, (1, 8, 9, 10, 12)), (2, 3, 1, range(2, 15, 2))):
         for tick in ticks:
@@ -160,8 +158,8 @@ def test_subnet_with_exhausted_indices_stops_alone(limits: str) -> None:
     compare(scenario)
 
 
-def test_removal_exhausting_indices_stops_its_subnet_alone() -> None:
-    """Nothing has ended there: the canister moves like any other when it is mapped elsewhere."""
+def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
+    """Nothing has ended there, so that the canister moves like any other when it is mapped again elsewhere."""
     calls: dict[int, list[Call]] = {
         tick: [Call(1, 2, 5, "do", ops(*[("call", 1, "hold", b"", 1, None)] * 2))] for tick in (1, 2, 3)
     }
@@ -183,8 +181,8 @@ def test_removal_exhausting_indices_stops_its_subnet_alone() -> None:
     compare(scenario)
 
 
-def test_rejects_of_a_removal_wait_for_their_turn_on_a_halted_subnet() -> None:
-    """Two canisters end while their subnet runs no round: it takes one reject per later round, in order."""
+def test_rejects_of_a_removal_wait_for_their_turn_where_the_subnet_is_halted() -> None:
+    """Two canisters end while their subnet runs no round: it takes one reject a round later, in the order made."""
     first, second, caller = 1, 2, 3
     asked = ops(*[("call", callee, "hold", b"", 1, None) for callee in (second, first, second, first)])
     scenario = Scenario(
@@ -202,8 +200,8 @@ def test_rejects_of_a_removal_wait_for_their_turn_on_a_halted_subnet() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])
-def test_kernel_agrees_in_long_runs(moving: bool, faulty: bool) -> None:
-    @quick_settings(sized(5, 200))
+def test_they_agree_for_long(moving: bool, faulty: bool) -> None:
+    @quick(sized(5, 200))
     @given(scenarios(max_rounds=40, moving=moving, faulty=faulty))
     def run(scenario: Scenario) -> None:
         compare(scenario, parts=len(scenario.subnets))
@@ -215,12 +213,12 @@ SCALAR = {"echo": "scalar_echo", "caller": SCALAR_CALLER}
 """A vectorised program -> its scalar form."""
 
 
-@quick_settings(sized(9, 100))
+@quick(sized(9, 100))
 @given(scenarios())
-def test_both_forms_of_a_program_are_equal(scenario: Scenario) -> None:
+def test_both_forms_of_a_program_give_the_same(scenario: Scenario) -> None:
     def with_programs(names: dict[str, str]) -> Scenario:
         forms = {n: (host, names.get(p or "", p), balance) for n, (host, p, balance) in scenario.canisters.items()}
-        # The two forms of echo differ in their messages to users.
+        # The two forms of echo differ in what they say to users.
         echoes = {number for number, (_, name, _) in forms.items() if name in ("echo", "scalar_echo")}
         ingress = {
             tick: [call for call in calls if call.receiver not in echoes] for tick, calls in scenario.ingress.items()
@@ -241,8 +239,8 @@ def test_both_forms_of_a_program_are_equal(scenario: Scenario) -> None:
 
 
 def test_every_feature_occurred_in_some_network(request: pytest.FixtureRequest) -> None:
-    """The summary at the end of a run has the counts. Runs without some comparisons are exempt."""
-    comparisons = {item.name for item in request.session.items if item.name.startswith("test_kernel_agrees")}
+    """The summary at the end of a run says how often. (Not of a run that left comparisons out.)"""
+    comparisons = {item.name for item in request.session.items if item.name.startswith("test_they_agree")}
     if len(comparisons) < COMPARISONS:
         pytest.skip("only some comparisons ran")
     assert [feature for feature in FEATURES if not COUNTS["ic"][feature]] == []

@@ -37,7 +37,7 @@ plans = st.lists(
 )
 
 
-def attached_amounts(net: cw.Network) -> int:
+def attached(net: cw.Network) -> int:
     """Return the amounts attached to pending requests of actors."""
     held = {}
     for actor in ACTORS:
@@ -74,8 +74,8 @@ def test_value_is_conserved(protocol: cw.ProtocolName) -> None:
             net.tick(TICKS) if protocol == "ibc" else net.run()
             balances = [net.balance(each) for each in ACTORS]
             assert min(balances) >= 0
-            accepted += total - attached_amounts(net) < sum(balances)
-            assert total - attached_amounts(net) <= sum(balances) <= total
+            accepted += total - attached(net) < sum(balances)
+            assert total - attached(net) <= sum(balances) <= total
         for actor in ACTORS:
             net.send(actor, "do", ops(("refuse",)))
         net.run()

@@ -57,6 +57,8 @@ def update_certified_data(data: Frame, updates: Frame) -> Frame:
     Returns:
         The updated table.
     """
+    if not len(updates):
+        return data
     rows = concat([data, updates])
     rows = rows.take(stable_order(rows["program"]))
     groups = group_rows(rows["program"])
