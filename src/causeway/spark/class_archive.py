@@ -4,7 +4,7 @@ The first session on a machine starts a low-priority process that runs a small S
 of its classes to the user's cache folder (about 170 MB). Later sessions map the archive instead of reading, verifying
 and linking 17,000 classes. Java ignores an archive for another version or other jars.
 
-``CAUSEWAY_CACHE`` names another folder, or is ``off``. ``python -m causeway.spark.class_archive`` runs the job.
+``CAUSEWAY_CACHE`` names another folder, or is ``off``. ``python -m causeway.spark.session`` runs the job.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-
-import pyarrow as pa
 
 from causeway.spark.java import JavaRuntime, cache_folder
 
@@ -71,33 +67,10 @@ def _claim(file: Path) -> bool:
 
 def _start_archive_job(file: Path, java: JavaRuntime, cores: int) -> None:
     subprocess.Popen(
-        [sys.executable, "-m", "causeway.spark.class_archive", f"local[{cores}]", f"-XX:{_flags(java)[1]}={file}"],
+        [sys.executable, "-m", "causeway.spark.session", f"local[{cores}]", f"-XX:{_flags(java)[1]}={file}"],
         env={**os.environ, "JAVA_HOME": str(java.executable.parent.parent)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
-def _run_archive_job(master: str, option: str) -> None:
-    """Run a job whose classes Java writes to an archive at exit."""
-    from causeway.spark.session import spark_session
-
-    os.nice(19)
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # run only when the machine is idle
-    extra = {"spark.driver.extraJavaOptions": f'"{option}"'}
-    with tempfile.TemporaryDirectory() as folder, spark_session(master, extra=extra) as session:
-        rows = session.range(0, 100, 1, 2).mapInArrow(_echo, "id long")
-        rows.write.parquet(f"{folder}/rows")
-        session.read.parquet(f"{folder}/rows").groupBy("id").count().orderBy("id").collect()
-
-
-if __name__ == "__main__":
-    _run_archive_job(*sys.argv[1:])
