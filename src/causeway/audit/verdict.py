@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from causeway.core.text import count_noun
+
 VIOLATED, UNKNOWN, NOTED = "violated", "unknown", "noted"
 """Verdicts of a finding: a violation, insufficient input, or a fact that breaks no guarantee."""
 
@@ -142,16 +144,6 @@ def _incomplete(lanes: Sequence[str]) -> str:
     return f"{count_noun(len(lanes), 'lane')} incomplete: {', '.join(lanes[:MAX_LANES])}{more}"
 
 
-def count_noun(count: int, noun: str) -> str:
-    """Format a count with its noun, in the plural unless it is one.
-
-    Args:
-        count: The number.
-        noun: Noun in the singular.
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def unknown_lanes(counts: Iterable[Mapping[str, Any]]) -> list[tuple[str | None, ...]]:
     """Return the lanes with insufficient input, in the order of their names.
 
@@ -170,7 +162,6 @@ __all__ = [
     "CheckVerdict",
     "Verdict",
     "combine_verdicts",
-    "count_noun",
     "unknown_lanes",
     "verdict_facts",
     "verdict_sentence",

@@ -25,6 +25,7 @@ from causeway.analysis.stored_figures import read_messages
 from causeway.compare.comparison import REQUESTS
 from causeway.compare.runs import PlannedRun
 from causeway.config.document import quote_toml
+from causeway.core.text import count_noun
 from causeway.core.vocabulary import Event, Kind
 from causeway.ledger.lake.ingest import open_or_derive_ledger
 from causeway.network.network import LakeNetwork
@@ -314,20 +315,16 @@ def describe_effect(found: Mapping[str, Any]) -> str:
         parts.append(f"refused: {first}" + (f" and {more} more reasons" if more > 0 else ""))
     if found["late"]:
         parts.append(
-            f"{_pluralize(found['late'], 'answer')} up to {_pluralize(found['latest_by_ticks'], 'tick')} later"
+            f"{count_noun(found['late'], 'answer')} up to {count_noun(found['latest_by_ticks'], 'tick')} later"
         )
     words = {"pending": "without an answer", "dropped": "dropped", "rejected": "rejected"}
     changed = found["changed"]
-    parts += [f"{_pluralize(changed[name], 'call')} {text}" for name, text in words.items() if changed.get(name, 0) > 0]
+    parts += [f"{count_noun(changed[name], 'call')} {text}" for name, text in words.items() if changed.get(name, 0) > 0]
     if changed.get("sent", 0) < 0:
-        parts.append(f"{_pluralize(-changed['sent'], 'call')} not made")
+        parts.append(f"{count_noun(-changed['sent'], 'call')} not made")
     if not found["at_rest"]:
         parts.append("still trying when the trial was ended")
     return "; ".join([*(parts or ["no effect"]), found["audit"]])
-
-
-def _pluralize(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 __all__ = ["FEW_CALLS", "describe_effect", "fault_effect", "try_faults"]

@@ -178,6 +178,16 @@ def pluralize(count: float, unit: str) -> str:
     return unit.removesuffix("s") if count == 1 else unit
 
 
+def count_noun(count: int, noun: str) -> str:
+    """Format a count with its noun, in the plural unless it is one.
+
+    Args:
+        count: The number.
+        noun: Noun in the singular.
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def was_or_were(count: int) -> str:
     """Return the verb for a count.
 

@@ -14,6 +14,7 @@ from causeway.audit.findings import VIOLATED
 from causeway.audit.passes.results import CHECK_NAMES, VERDICTS
 from causeway.audit.verdict import Verdict
 from causeway.core.arrow_types import to_python_rows, value_type
+from causeway.core.text import count_noun
 from causeway.explorer.addresses import (
     LINKS,
     PageRequest,
@@ -29,7 +30,6 @@ from causeway.ledger.schema import LANE
 from causeway.ledger.search import MessageKey, find_messages
 from causeway.report.elements import (
     TableCell,
-    count_words,
     element,
     format_count,
     render_table,
@@ -95,7 +95,7 @@ def findings_part(rows: pa.Table, *, named: bool, total: int = 0) -> PagePart | 
         sentence = finding_sentence(row, LINKS, named=named)
         items.append(element("li", [verdict_badge(row["verdict"]), Markup(" "), check, Markup(": "), sentence]))
     if (more := max(total, rows.num_rows) - len(items)) > 0:
-        items.append(element("li", f"{count_words(more, 'more finding')}"))
+        items.append(element("li", f"{count_noun(more, 'more finding')}"))
     return PagePart("findings", "Findings", element("ul", items, class_="remarks"))
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from causeway.audit.findings import UNKNOWN
+from causeway.core.text import count_noun
 from causeway.explorer.addresses import MAX_NUMBER, PageRequest, chain_address, height_address, page_address
 from causeway.explorer.findings import height_violations
 from causeway.explorer.frame import ExplorerPage, PagePart, choice_box, empty_part, number_box, render_form, turn_link
@@ -24,7 +25,6 @@ from causeway.protocols.contract import StateTable
 from causeway.report.elements import (
     TableCell,
     TableColumn,
-    count_words,
     element,
     format_count,
     format_name,
@@ -75,7 +75,7 @@ def height_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     tick = view.height_tick(number)
     ticks = {row["tick"] for row in events} - {None} if tick is None else {tick}
     headers = height_headers(view.ledger, number, ticks, chain, HEADERS)
-    lead = count_words(len(headers), "header")
+    lead = count_noun(len(headers), "header")
     if chain is not None:
         lead += f" of {safe_name(chain)}"
     if headers and headers[0]["time"] is not None:
@@ -89,7 +89,7 @@ def height_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
         sections.append(found)
     note = "" if whole else f" The first {EVENTS} are shown; a lane or chain narrows them."
     sections.append(
-        PagePart("events", "Events of messages", _events(events), f"{count_words(len(events), 'event')}.{note}")
+        PagePart("events", "Events of messages", _events(events), f"{count_noun(len(events), 'event')}.{note}")
     )
     return ExplorerPage(f"Height {number:,}", sections, "Heights")
 
@@ -326,7 +326,7 @@ def _table(opened: OpenedLake, declared: StateTable, rows: pa.Table, title: str,
     ]
     cells = [[_cell(opened, declared, each, value) for each, value in row.items()] for row in rows.to_pylist()]
     note = (
-        element("p", f"The first {count_words(len(cells), 'row')}; causeway state prints all.", class_="note")
+        element("p", f"The first {count_noun(len(cells), 'row')}; causeway state prints all.", class_="note")
         if more
         else Markup("")
     )

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from causeway.analysis.tracing import FAULT_REMARKS, MessageHistory, MessageTrace, history_to_dict
 from causeway.audit.findings import UNKNOWN, VIOLATED
+from causeway.core.text import count_noun
 from causeway.explorer.addresses import (
     PageRequest,
     chain_address,
@@ -46,7 +47,6 @@ from causeway.ledger.schema import LANE
 from causeway.report.elements import (
     KeyFigure,
     TableCell,
-    count_words,
     element,
     format_count,
     format_in_unit,
@@ -127,7 +127,7 @@ def lane_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
 
 
 def _lane_facts(figures: Mapping[str, Any], unit: str) -> Markup:
-    facts = [KeyFigure("Messages", format_count(figures["messages"]), count_words(figures["requests"], "request"))]
+    facts = [KeyFigure("Messages", format_count(figures["messages"]), count_noun(figures["requests"], "request"))]
     if figures["pending"] or figures["in_flight"]:
         waits = pending_age(figures)
         facts.append(

@@ -18,7 +18,7 @@ from causeway.audit.findings import VIOLATED
 from causeway.audit.passes.results import VERDICTS
 from causeway.audit.verdict import Verdict as Audited
 from causeway.core.arrow_types import to_python_rows
-from causeway.core.text import to_one_line
+from causeway.core.text import count_noun, to_one_line
 from causeway.explorer.addresses import LINKS, PageRequest, message_address, message_values, page_address
 from causeway.explorer.frame import ExplorerPage, PagePart, render_element
 from causeway.explorer.network_page import PageNotFound
@@ -31,7 +31,6 @@ from causeway.network.opened_lake import OpenedLake
 from causeway.network.replay import ReplayBusy
 from causeway.proving.prover import OfferProof, ProofOffer, ProvableMessage, find_offers, prove_offer
 from causeway.report.elements import (
-    count_words,
     element,
     escape_html,
     format_bytes,
@@ -93,7 +92,7 @@ def message_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
             "steps",
             "Steps"
             if not others
-            else f"Steps, with {count_words(others, 'message')} that belong{'s' if others == 1 else ''} to it",
+            else f"Steps, with {count_noun(others, 'message')} that belong{'s' if others == 1 else ''} to it",
             _steps(traced, key),
         )
     )
@@ -130,7 +129,7 @@ def _steps(traced: MessageTrace, key: MessageKey) -> Markup:
             why = name_link("its page", href) if href is not None else None
         cards.append(draw_journey(history_to_dict(life, traced), why=why))
     more = len(traced.lives) - len(cards) + traced.more
-    note = element("p", f"{count_words(more, 'more message')} not shown.", class_="note") if more > 0 else Markup("")
+    note = element("p", f"{count_noun(more, 'more message')} not shown.", class_="note") if more > 0 else Markup("")
     return element("div", cards, class_="journeys") + note
 
 

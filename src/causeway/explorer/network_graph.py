@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from causeway.core.text import shorten_name
+from causeway.core.text import count_noun, shorten_name
 from causeway.explorer.view import PairWeight
-from causeway.report.elements import count_words, element, format_coordinate, format_count, safe_name
+from causeway.report.elements import element, format_coordinate, format_count, safe_name
 
 __all__ = [
     "MAX_CHAINS",
@@ -297,7 +297,7 @@ def _svg(
         _node(node, at[node.name], radius, weights, loops.get(node.name), node.name in labelled, middle)
         for node in nodes
     ]
-    label = f"The network: {count_words(total, 'chain')}, {count_words(len(edges), 'direction')} with messages"
+    label = f"The network: {count_noun(total, 'chain')}, {count_noun(len(edges), 'direction')} with messages"
     box = {
         "viewBox": f"0 0 {format_coordinate(width)} {format_coordinate(height)}",
         "role": "group",
@@ -355,8 +355,8 @@ def _node(
     """
     x, y = at
     violated, pending, messages = weights[node.name]
-    facts = [count_words(messages, "message"), f"{format_count(pending)} pending"]
-    facts += [count_words(violated, "violation")] if violated else []
+    facts = [count_noun(messages, "message"), f"{format_count(pending)} pending"]
+    facts += [count_noun(violated, "violation")] if violated else []
     facts += [node.role.replace("_", " ")] if node.role else []
     parts = [element("title", f"{shorten_name(node.called)}\n{', '.join(facts)}")]
     if loop is not None and loop.messages:
@@ -388,11 +388,11 @@ def _end(name: str) -> str:
 def _description(edge: GraphEdge) -> str:
     lines = [f"{_end(edge.source)} → {_end(edge.destination)}"]
     lines.append(
-        f"{count_words(edge.messages, 'message')} in {count_words(edge.lanes, 'lane')}, "
+        f"{count_noun(edge.messages, 'message')} in {count_noun(edge.lanes, 'lane')}, "
         f"{format_count(edge.pending)} pending"
     )
     if edge.violated:
-        lines.append(count_words(edge.violated, "violation"))
+        lines.append(count_noun(edge.violated, "violation"))
     return "\n".join(lines)
 
 

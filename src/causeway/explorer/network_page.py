@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from causeway.audit.findings import VIOLATED
 from causeway.core.arrow_types import to_python_rows
-from causeway.core.text import shorten_name
+from causeway.core.text import count_noun, shorten_name
 from causeway.explorer.addresses import PageRequest, chain_address, height_address, lane_address, page_address
 from causeway.explorer.findings import chain_violations
 from causeway.explorer.frame import ExplorerPage, PagePart, empty_part, page_links
@@ -24,7 +24,6 @@ from causeway.report.elements import (
     KeyFigure,
     TableCell,
     TableColumn,
-    count_words,
     element,
     format_count,
     format_in_unit,
@@ -78,10 +77,10 @@ def network_page(view: LedgerView) -> ExplorerPage:
         [element("li", Markup("<i></i>") + Markup("{}").format(word), class_=kind or None) for kind, word in keys],
         class_="keys",
     )
-    counts = f"{count_words(len(view.chains), 'chain')}, {count_words(view.lanes.num_rows, 'lane')}"
+    counts = f"{count_noun(len(view.chains), 'chain')}, {count_noun(view.lanes.num_rows, 'lane')}"
     lead = f"{counts}. Chains and edges lead to their pages."
     left = {"chain": len(view.chains) - len(nodes), "edge": all_of - len(edges)}
-    cut = [count_words(missing, what) for what, missing in left.items() if missing]
+    cut = [count_noun(missing, what) for what, missing in left.items() if missing]
     if cut:
         lead += f" Not drawn: {list_words(cut)} with the least traffic."
     canvas = element("div", graph, class_="canvas", tabindex=0, role="region", aria_label="The network")
@@ -171,7 +170,7 @@ def lanes_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     page = min(page, last)
     rows = to_python_rows(found.take(pa.array(order[page * PAGE : (page + 1) * PAGE], pa.int64())))
     body = _sorts(query, sort) + _lane_table(view, rows) + page_links("/lanes", query.values(), page, last)
-    lead = f"{count_words(total, 'lane')}" + "".join(f", {which} {safe_name(value)}" for which, value in narrowed)
+    lead = f"{count_noun(total, 'lane')}" + "".join(f", {which} {safe_name(value)}" for which, value in narrowed)
     return ExplorerPage("Lanes", [PagePart("lanes", "Lanes", body, lead)], "Lanes")
 
 
@@ -267,10 +266,8 @@ def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
     rows = to_python_rows(view.figures.chains)
     figures = next((row for row in rows if row["chain"] == own), {})
     shown = [
-        KeyFigure("Sent", format_count(figures.get("sent", 0)), count_words(figures.get("lanes_out", 0), "lane")),
-        KeyFigure(
-            "Received", format_count(figures.get("received", 0)), count_words(figures.get("lanes_in", 0), "lane")
-        ),
+        KeyFigure("Sent", format_count(figures.get("sent", 0)), count_noun(figures.get("lanes_out", 0), "lane")),
+        KeyFigure("Received", format_count(figures.get("received", 0)), count_noun(figures.get("lanes_in", 0), "lane")),
         KeyFigure("Pending from it", format_count(figures.get("pending_out", 0))),
         KeyFigure("Pending to it", format_count(figures.get("pending_in", 0))),
     ]

@@ -12,8 +12,8 @@ from typing import Any
 from markupsafe import Markup
 
 from causeway.analysis.tracing import FAULT_REMARKS, TAKEN_BACK, MessageHistory, MessageStep
-from causeway.core.text import shorten_name
-from causeway.report.elements import count_words, element, format_coordinate, format_duration, safe_name
+from causeway.core.text import count_noun, shorten_name
+from causeway.report.elements import element, format_coordinate, format_duration, safe_name
 from causeway.report.outcomes import BAD_EVENTS
 
 MAX_CHAINS = 8
@@ -104,7 +104,7 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
             "text-anchor": "middle",
         }
         parts.append(element("text", ", ".join(words[:MAX_WORDS]) + ("…" if len(words) > MAX_WORDS else ""), **label))
-    description = f"The way of {count_words(len(lives), 'message')} over {count_words(len(chains), 'chain')}"
+    description = f"The way of {count_noun(len(lives), 'message')} over {count_noun(len(chains), 'chain')}"
     drawn = element(
         "svg", parts, class_="rail", width="100%", height=format_coordinate(height), role="img", aria_label=description
     )
@@ -119,7 +119,7 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
     return (
         box
         if left_out <= 0
-        else box + element("p", f"{count_words(left_out, 'later moment')} not drawn.", class_="note")
+        else box + element("p", f"{count_noun(left_out, 'later moment')} not drawn.", class_="note")
     )
 
 

@@ -13,7 +13,15 @@ from markupsafe import Markup, escape
 
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
 from causeway.audit.verdict import Verdict
-from causeway.core.text import EPOCH, escape_controls, format_duration, format_number, pluralize, shorten_name
+from causeway.core.text import (
+    EPOCH,
+    count_noun,
+    escape_controls,
+    format_duration,
+    format_number,
+    pluralize,
+    shorten_name,
+)
 
 __all__ = [
     "CELL_KINDS",
@@ -23,7 +31,6 @@ __all__ = [
     "KeyFigure",
     "TableCell",
     "TableColumn",
-    "count_words",
     "element",
     "escape_html",
     "escape_unseen",
@@ -384,19 +391,6 @@ def format_percent(share: float) -> str:
     return f"{text.removesuffix('.0')} %"
 
 
-def count_words(number: int, noun: str) -> str:
-    """Return ``1 lane``, ``3 lanes``.
-
-    Args:
-        number: the number.
-        noun: the singular noun.
-
-    Returns:
-        The text.
-    """
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
-
-
 def list_words(words: Sequence[str]) -> str:
     """Join words as in a sentence.
 
@@ -539,7 +533,7 @@ def render_table(
         element("tbody", body),
     ]
     if more > 0:
-        note = f"{count_words(more, 'more row')} not shown"
+        note = f"{count_noun(more, 'more row')} not shown"
         parts.append(element("tfoot", element("tr", element("td", note, colspan=len(used)))))
     inner = element("table", parts, class_="stacked" if stacked else None)
     box = {"class": "scroll tall" if tall else "scroll", "tabindex": 0, "role": "region", "aria-label": caption}

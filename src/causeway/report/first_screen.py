@@ -10,12 +10,12 @@ from markupsafe import Markup
 
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
 from causeway.audit.verdict import Verdict
+from causeway.core.text import count_noun
 from causeway.ledger.outcomes import UNSUCCESSFUL
 from causeway.report.charts import ChartSeries, axis_text, time_chart
 from causeway.report.elements import (
     KeyFigure,
     TableColumn,
-    count_words,
     element,
     escape_html,
     format_count,
@@ -142,9 +142,9 @@ def describe_input(data: Data) -> list[Markup]:
     kinds = "a run of Causeway" if data["kind"] == "lake" else "recorded traffic"
     protocols = Markup(", ").join(format_name(each, 24) for each in input_["protocols"][:4])
     parts: list[Markup | str] = [kinds, protocols] if protocols else [kinds]
-    parts += [count_words(input_["chains"], "chain"), count_words(totals["lanes"], "lane")]
+    parts += [count_noun(input_["chains"], "chain"), count_noun(totals["lanes"], "lane")]
     if run is not None:
-        parts.append(count_words(run["heights"], "height") + ("" if run["at_rest"] else " so far"))
+        parts.append(count_noun(run["heights"], "height") + ("" if run["at_rest"] else " so far"))
     if totals["unit"] != "ticks" and None not in (totals["first_time"], totals["last_time"]):
         first, last = (datetime.fromisoformat(totals[each]).date() for each in ("first_time", "last_time"))
         parts.append(f"{first}" if first == last else f"{first} to {last}")
@@ -159,7 +159,7 @@ def _lead(data: Data) -> Markup:
     checks = [each for each in data["checks"] if _applies(each)]
     if not checks:
         return escape_html("No check applies: the input has no messages.")
-    parts = [f"{count_words(len(checks), 'check')} of {count_words(data['totals']['messages'], 'message')}"]
+    parts = [f"{count_noun(len(checks), 'check')} of {count_noun(data['totals']['messages'], 'message')}"]
     for verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE):
         number = sum(each["verdict"] == verdict for each in checks)
         parts += [f"{number} {verdict.lower()}"] if number else []
@@ -175,10 +175,10 @@ def _notices(data: Data, links: FindingLinks) -> list[Markup]:
         reason, most = next(iter(data["quarantined"].items()))
         total = sum(data["quarantined"].values())
         why = f": {reason_words(reason)}" if most == total else f", most ({most:,}): {reason_words(reason)}"
-        found.append(element("b", f"{count_words(total, 'record')} in quarantine") + escape_html(f"{why}."))
+        found.append(element("b", f"{count_noun(total, 'record')} in quarantine") + escape_html(f"{why}."))
     incomplete = data["incomplete"]
     if incomplete["lanes"]:
-        head = element("b", f"{count_words(incomplete['lanes'], 'lane')} incomplete")
+        head = element("b", f"{count_noun(incomplete['lanes'], 'lane')} incomplete")
         lanes = Markup("; ").join(_incomplete(each, links) for each in incomplete["rows"][:MAX_LANES])
         left = incomplete["lanes"] - min(incomplete["lanes"], MAX_LANES)
         found.append(head + Markup(": ") + lanes + escape_html(f"; and {left:,} more." if left else "."))
@@ -232,7 +232,7 @@ def key_figures(data: Data, links: FindingLinks) -> list[KeyFigure]:
         )
     missing, one_sided = data["completeness"]["missing"], data["completeness"]["one_sided_lanes"]
     sides = (
-        f"{count_words(one_sided, 'lane')} recorded at one end only" if one_sided else "all lanes recorded at both ends"
+        f"{count_noun(one_sided, 'lane')} recorded at one end only" if one_sided else "all lanes recorded at both ends"
     )
     sides = sides if totals["lanes"] else "no lanes"
     verdict = UNKNOWN if missing else None
@@ -350,7 +350,7 @@ def _flow_charts(data: Data) -> list[Markup]:
 def _beside_calls(data: Data) -> str:
     """Return a note on unsuccessful messages that are responses, not calls."""
     others = sum(data["totals"].get(each, 0) - data["calls"].get(each, 0) for each in UNSUCCESSFUL)
-    return f" {count_words(others, 'response')} among them." if others > 0 else ""
+    return f" {count_noun(others, 'response')} among them." if others > 0 else ""
 
 
 def _unplaced(data: Data, axis: str) -> str:
@@ -358,7 +358,7 @@ def _unplaced(data: Data, axis: str) -> str:
     number = data["totals"]["unplaced"]
     if not number:
         return ""
-    return f" {count_words(number, 'message')} without a {axis} of sending left out of the charts."
+    return f" {count_noun(number, 'message')} without a {axis} of sending left out of the charts."
 
 
 def _per(at: Sequence[float], axis: str) -> str:

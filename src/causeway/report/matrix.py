@@ -10,7 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from causeway.report.elements import count_words, format_count, format_in_unit, format_narrow
+from causeway.core.text import count_noun
+from causeway.report.elements import format_count, format_in_unit, format_narrow
 from causeway.report.page import render_piece
 
 MAX_CHAINS = 24
@@ -160,9 +161,9 @@ def _panel(measure: ShadingMeasure, cells: MatrixCells, latency: str, unit: str)
     squares = {}
     for place, found in cells.items():
         figure = measure.figure(found) or 0
-        tip = [count_words(found.lanes, "lane"), count_words(found.messages, "message")]
+        tip = [count_noun(found.lanes, "lane"), count_noun(found.messages, "message")]
         tip += [f"{format_count(found.open)} pending"]
-        tip += [count_words(found.violated, "violation")] if found.violated else []
+        tip += [count_noun(found.violated, "violation")] if found.violated else []
         tip += [f"{latency}: {format_in_unit(found.latency, unit)}"] if found.latency is not None else []
         shade = shade_level(figure, most, root=measure.root)
         squares[place] = (shade, format_figure(figure) if figure else "·", ", ".join(tip), found.href)

@@ -16,8 +16,8 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from causeway.audit.verdict import Verdict
+from causeway.core.text import count_noun
 from causeway.report.elements import (
-    count_words,
     escape_html,
     escape_unseen,
     format_coordinate,
@@ -151,7 +151,7 @@ def template_environment() -> Environment:
     )
     found.filters |= {
         "coordinate": format_coordinate, "count": format_count, "digits": group_digits, "in_unit": format_in_unit,
-        "line": escape_html, "many": count_words, "name": format_name, "shape": verdict_shape, "share": format_share,
+        "line": escape_html, "many": count_noun, "name": format_name, "shape": verdict_shape, "share": format_share,
         "short": safe_name, "time": format_time, "tone": tone_class, "verdict_class": verdict_class,
     }  # fmt: skip
     return found

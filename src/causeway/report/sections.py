@@ -6,10 +6,10 @@ from markupsafe import Markup
 
 from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.verdict import Verdict
+from causeway.core.text import count_noun
 from causeway.report.comparison import compare_page, compare_section
 from causeway.report.elements import (
     TableColumn,
-    count_words,
     element,
     escape_html,
     format_in_unit,
@@ -158,7 +158,7 @@ def _sums(value: Data) -> list[Markup]:
         for row in found["rows"]
     ]
     off = value["not_equal"]
-    summary = f"{count_words(off, 'sum')} with a difference." if off else "No differences."
+    summary = f"{count_noun(off, 'sum')} with a difference." if off else "No differences."
     note = f"{summary} Difference = sent - received - fees - refunded - pending."
     caption = "Sums by lane and asset"
     listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
@@ -224,18 +224,18 @@ def completeness_section(data: Data) -> PageSection:
 
 def _remarks(found: Data) -> list[str]:
     remarks = [
-        f"{count_words(found['missing'], 'message')} missing between the first and the last number sent "
+        f"{count_noun(found['missing'], 'message')} missing between the first and the last number sent "
         "of numbered lanes.",
-        f"{count_words(found['one_sided_lanes'], 'lane')} of {found['lanes']:,} recorded at one end only.",
-        f"{count_words(found['windows'], 'window')} of coverage.",
+        f"{count_noun(found['one_sided_lanes'], 'lane')} of {found['lanes']:,} recorded at one end only.",
+        f"{count_noun(found['windows'], 'window')} of coverage.",
     ]
     remarks += [
-        f"{count_words(number, 'row')} {each.replace('_', ' ')}." for each, number in found["unseen"].items() if number
+        f"{count_noun(number, 'row')} {each.replace('_', ' ')}." for each, number in found["unseen"].items() if number
     ]
     for row in found["quarantine"]:
         field = safe_name(row["field"] or "record")
         remarks.append(
-            f"{count_words(row['count_all'], 'record')} in quarantine: {field}: {reason_words(row['reason'])}."
+            f"{count_noun(row['count_all'], 'record')} in quarantine: {field}: {reason_words(row['reason'])}."
         )
     return remarks
 
@@ -263,7 +263,7 @@ def lanes_section(data: Data) -> PageSection | None:
     parts = [draw_matrix(cells, latency=measure_text, unit=unit)] if len(cells) > 1 else []
     parts.append(_lanes_table(lanes, measure, unit))
     between = "of" if lanes["chains"] == 1 else "between"
-    among = f"{count_words(data['totals']['lanes'], 'lane')} {between} {count_words(lanes['chains'], 'chain')}"
+    among = f"{count_noun(data['totals']['lanes'], 'lane')} {between} {count_noun(lanes['chains'], 'chain')}"
     lead = f"{among}."
     return PageSection("lanes", "Lanes", Markup("").join(parts), lead)
 
@@ -312,13 +312,13 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
         field = element("input", **box, aria_label="Filter the lanes that are listed")
         in_none = sum(_is_in_no_lane(each) for each in lanes["rows"])
         besides = " and rows without a lane" if in_none else ""
-        note = f"The table has {count_words(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
+        note = f"The table has {count_noun(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
         field += element("p", note, class_="note scrolls")
     rest = Markup("")
     if others["lanes"]:
-        note = f"{count_words(others['lanes'], 'more lane')} not listed: {count_words(others['messages'], 'message')}, "
+        note = f"{count_noun(others['lanes'], 'more lane')} not listed: {count_noun(others['messages'], 'message')}, "
         rest = element(
-            "p", note + f"{others['pending']:,} pending, {count_words(others['violated'], 'violation')}.", class_="note"
+            "p", note + f"{others['pending']:,} pending, {count_noun(others['violated'], 'violation')}.", class_="note"
         )
     return element("h3", "Lane by lane") + field + element("div", listed, id="lanes-table") + rest
 
@@ -451,5 +451,5 @@ def run_section(data: Data) -> PageSection | None:
     run = data["run"]
     if run is None:
         return None
-    lead = f"Protocol {safe_name(run['protocol'])}, {count_words(run['heights'], 'height')}."
+    lead = f"Protocol {safe_name(run['protocol'])}, {count_noun(run['heights'], 'height')}."
     return PageSection("run", "Run", render_piece("run.html", run=run), lead)

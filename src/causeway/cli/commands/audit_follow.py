@@ -14,13 +14,13 @@ from causeway_proofs.errors import CausewayError, describe_os_error
 from rich.markup import escape
 
 from causeway.audit.json_output import check_to_json
-from causeway.audit.verdict import Verdict, combine_verdicts, count_noun
+from causeway.audit.verdict import Verdict, combine_verdicts
 from causeway.cli import shell
 from causeway.cli.output.audit import color_verdict, describe_earliest, progress_bar
 from causeway.cli.output.progress import stderr_console, stdout_console
 from causeway.cli.process import SIGNALS
 from causeway.cli.shell import one_line
-from causeway.core.text import to_one_line
+from causeway.core.text import count_noun, to_one_line
 
 if TYPE_CHECKING:
     from causeway.audit.engine import AuditResult, CheckVerdict

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from causeway.cli import message_options, process, shell
+from causeway.core.text import count_noun
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,15 +74,12 @@ def pending_lanes(found: LedgerFigures, limit: int | None) -> pa.Table:
 
 
 def _unplaced_note(unplaced: int) -> str:
-    from causeway.audit.verdict import count_noun
-
     return f"{count_noun(unplaced, 'message')} left out: when sent was not seen"
 
 
 def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
     from rich.markup import escape
 
-    from causeway.audit.verdict import count_noun
     from causeway.cli.output import tables
     from causeway.cli.output.progress import stdout_console
     from causeway.cli.output.tables import show_table

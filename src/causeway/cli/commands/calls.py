@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from causeway_proofs.errors import InvalidInput
 
-from causeway.audit.verdict import count_noun
 from causeway.cli import message_options, process, shell
 from causeway.cli.message_options import (
     FILTERS,
@@ -24,7 +23,7 @@ from causeway.cli.message_options import (
     add_filter_options,
 )
 from causeway.cli.options import option
-from causeway.core.text import parse_duration
+from causeway.core.text import count_noun, parse_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa

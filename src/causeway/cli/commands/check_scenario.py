@@ -15,12 +15,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from causeway.audit.verdict import count_noun
 from causeway.cli import shell
 from causeway.cli.output.progress import show_spinner, stdout_console
 from causeway.cli.output.run_outcome import format_size, indent_table
 from causeway.cli.scenario_options import collect_overrides
-from causeway.core.text import escape_controls, shorten_name
+from causeway.core.text import count_noun, escape_controls, shorten_name
 
 if TYPE_CHECKING:
     from causeway.network.scenario_check import ScenarioExamination, ScenarioRemark

@@ -18,6 +18,7 @@ from causeway.cli.options import argument, option
 from causeway.cli.output.progress import stderr_console, stdout_console
 from causeway.cli.output_paths import name_ledger_errors
 from causeway.cli.process import InterruptHandler, compile_before_use
+from causeway.core.text import count_noun
 from causeway.ledger.ingest import mapping_names
 
 if TYPE_CHECKING:
@@ -121,8 +122,6 @@ def _is_new(batch: FollowBatch) -> bool:
 
 
 def _line(batch: FollowBatch) -> str:
-    from causeway.audit.verdict import count_noun
-
     done = batch.done
     text = (
         f"commit {done.commit}: {count_noun(done.rows, 'row')} from {count_noun(done.records, 'record')} of "
@@ -239,7 +238,6 @@ def command(
 
 
 def _show(lake: str, done: IngestResult) -> None:
-    from causeway.audit.verdict import count_noun
     from causeway.core.text import was_or_were
     from causeway.ledger.ingest.row_sections import READINGS
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from causeway.cli import message_options, process, shell
+from causeway.core.text import count_noun
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +112,6 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
     import pyarrow.compute as pc
     from rich.markup import escape
 
-    from causeway.audit.verdict import count_noun
     from causeway.cli.output import tables
     from causeway.cli.output.progress import stdout_console
     from causeway.cli.output.tables import show_table

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from causeway.audit.json_output import check_to_json
 from causeway.audit.json_output import input_figures as figures
-from causeway.audit.verdict import Verdict, count_noun
+from causeway.audit.verdict import Verdict
 from causeway.cli.output.progress import stderr_console, stdout_console
 from causeway.cli.output.tables import show_table
-from causeway.core.text import format_moment, format_number, pluralize, shorten_name, to_one_line
+from causeway.core.text import count_noun, format_moment, format_number, pluralize, shorten_name, to_one_line
 
 if TYPE_CHECKING:
     from causeway.audit.engine import AuditResult, CheckVerdict

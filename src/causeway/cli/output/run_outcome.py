@@ -16,7 +16,7 @@ from rich.text import Text
 from causeway.cli import shell
 from causeway.cli.output.progress import RunProgress
 from causeway.cli.peak_memory import PeakMemory
-from causeway.core.text import escape_controls, to_one_line
+from causeway.core.text import count_noun, escape_controls, to_one_line
 from causeway.network import run_records
 from causeway.protocols.registry import find_protocol
 
@@ -325,7 +325,6 @@ def verdict_lines(outcome: RunFigures) -> list[str]:
     Returns:
         The lines.
     """
-    from causeway.audit.verdict import count_noun
     from causeway.cli.output.audit import color_verdict, first_violations
 
     audit, counts = outcome.summary.audit, outcome.summary.counts
