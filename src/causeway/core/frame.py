@@ -376,15 +376,15 @@ def repeat_text(text: str, length: int) -> pa.DictionaryArray:
         text: The value.
         length: Number of rows.
     """
-    return _short_text(text).slice(0, length) if length <= _SHORT else text_column(text, length)
+    return _short_text(text).slice(0, length) if length <= _SHORT else _text_column(text, length)
 
 
 @lru_cache(maxsize=256)
 def _short_text(text: str) -> pa.DictionaryArray:
-    return text_column(text, _SHORT)
+    return _text_column(text, _SHORT)
 
 
-def text_column(text: str, length: int) -> pa.DictionaryArray:
+def _text_column(text: str, length: int) -> pa.DictionaryArray:
     """Build a dictionary column with one text in every row.
 
     Args:

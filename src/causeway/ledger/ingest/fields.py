@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from causeway_proofs.hashing import HashFunction, binary_rows, digest_slices
 from causeway_proofs.hashing import columns as engines
 
-from causeway.core.frame import text_column
+from causeway.core.frame import repeat_text
 from causeway.ledger.encodings import DigitsStatus, ParsedNumbers, limb_columns, parse_numbers, text_slices, valid_mask
 from causeway.ledger.ingest.row_sections import AmountSection, FieldSection, TimeSection, has_leading_zero, rewrite_base
 
@@ -233,7 +233,7 @@ class FieldRows:
     def texts(self, name: str, field: FieldSection, *, needed: bool = False) -> pa.Array:
         """Return a field as texts: dictionary-encoded if the field maps values."""
         if field.text is not None:
-            return text_column(field.text, self.count)
+            return repeat_text(field.text, self.count)
         origin, column = self.column(field)
         column = _without_empty(column if _is_text(column.type) else format_column(column))
         if field.join:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.core.frame import text_column
+from causeway.core.frame import repeat_text
 from causeway.core.text import suggest_known
 from causeway.ledger.encodings import drop_unused_names, valid_mask
 from causeway.ledger.ingest.chunks import MAX_EXCERPT, BadFile, decompressed_name
@@ -343,11 +343,11 @@ def _event_rows(plan: ReadPlan, event: EventSection, rows: FieldRows, numbers: n
         # Leading zeros are significant in amounts that are not decimal.
         amount = event.amount.column if event.amount is not None and event.amount.base in (None, 10) else []
         columns_by_name["payload_hash"] = rows.payload_hash(event.content, {*amount}, plan.mapping.hex)
-    columns_by_name["stated_by"] = text_column(plan.mapping.stated_by, rows.count)
-    columns_by_name["source_file"] = text_column(plan.file, rows.count)
+    columns_by_name["stated_by"] = repeat_text(plan.mapping.stated_by, rows.count)
+    columns_by_name["source_file"] = repeat_text(plan.file, rows.count)
     columns_by_name["source_row"] = pa.array(numbers)
     if "kind" not in columns_by_name:
-        columns_by_name["kind"] = text_column("request", rows.count)
+        columns_by_name["kind"] = repeat_text("request", rows.count)
     columns = []
     schema = TABLES[event.table]
     for field in schema:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import distinct, group_rows, stable_order
 
-from causeway.core.frame import text_column
+from causeway.core.frame import repeat_text
 from causeway.ledger.encodings import NameCodes, valid_mask
 from causeway.ledger.ingest.fields import is_one_of
 from causeway.ledger.ingest.mapping import ARRIVALS, MappingDocument
@@ -81,7 +81,7 @@ class ObservedWindows:
     def add_value(self, value: pa.Table) -> None:
         """Add movements of value."""
         if self._value is not None:
-            self._value.add(value.append_column("event", text_column(VALUE, value.num_rows)))
+            self._value.add(value.append_column("event", repeat_text(VALUE, value.num_rows)))
 
     def add(self, ledger: pa.Table) -> None:
         """Add rows of the ledger."""

@@ -21,7 +21,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64, group_rows, stable_order
 
 from causeway.config.document import validate_document
-from causeway.core.frame import Frame, text_column
+from causeway.core.frame import Frame, repeat_text
 from causeway.core.joins import encode_keys
 from causeway.core.vocabulary import COLLECTED_MESSAGES
 from causeway.core.vocabulary import REVERTED as REVERTED_LOG
@@ -79,14 +79,14 @@ def build_header_rows(headers: pa.Table, names: RunNames, taken_back_at: int | N
         "time": names.times(tick),
         "tick": pa.array(tick.astype(np.uint64)),
         **{name: hex_column(headers[name]) for name in ("hash", "parent", "root")},
-        "stated_by": text_column(REPORTER_COLUMN, count),
-        "source_file": text_column("headers", count),
+        "stated_by": repeat_text(REPORTER_COLUMN, count),
+        "source_file": repeat_text("headers", count),
         "source_row": headers["row"],
     }
     if taken_back_at is not None:
         columns["time"] = pa.nulls(count, HEADERS_SCHEMA.field("time").type)
         columns["tick"] = pa.array(np.full(count, taken_back_at, dtype=np.uint64))
-        columns["status"] = text_column(REVERTED, count)
+        columns["status"] = repeat_text(REVERTED, count)
     return _table(columns, count, HEADERS_SCHEMA)
 
 
@@ -171,7 +171,7 @@ def number_watermarks(name: str, **columns: npt.NDArray[Any]) -> pa.Table:
     count = len(columns["value"])
     content: dict[str, Any] = {column: pa.array(np.ascontiguousarray(values)) for column, values in columns.items()}
     content.setdefault("position", pa.nulls(count, pa.uint64()))
-    content["name"] = text_column(name, count)
+    content["name"] = repeat_text(name, count)
     return pa.table([content[field.name].cast(field.type) for field in MARKS_SCHEMA], MARKS_SCHEMA)
 
 
@@ -201,19 +201,19 @@ def build_watermark_rows(found: pa.Table, names: RunNames, taken_back_at: int | 
     substream: U64 = found["substream"].to_numpy()
     tick = found["tick"].to_numpy()
     columns: Mapping[str, Any] = {
-        "protocol": text_column(names.protocol, count),
+        "protocol": repeat_text(names.protocol, count),
         "source": names.chain_column(source),
         "destination": names.chain_column(destination),
         "lane": format_lane_names(source, destination, substream, np.ones(count, dtype=bool)),
         "chain": names.chain_column(found["chain"].to_numpy()),
         **{name: found[name] for name in ("name", "height", "position", "value")},
         "tick": pa.array(tick if taken_back_at is None else np.full(count, taken_back_at, dtype=np.uint64)),
-        "stated_by": text_column(REPORTER_COLUMN, count),
+        "stated_by": repeat_text(REPORTER_COLUMN, count),
     }
     if taken_back_at is None:
         columns = {**columns, "time": names.times(tick.astype(np.int64))}
     else:
-        columns = {**columns, "status": text_column(REVERTED, count)}
+        columns = {**columns, "status": repeat_text(REVERTED, count)}
     return _table(columns, count, WATERMARKS_SCHEMA)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.order import U64, find_positions
 
-from causeway.core.frame import Frame, text_column
+from causeway.core.frame import Frame, repeat_text
 from causeway.core.vocabulary import (
     CHAIN_HOLDERS,
     NO_CHAIN,
@@ -148,7 +148,7 @@ def ledger_rows(drafts: Frame, names: RunNames, reasons: NameCodes) -> pa.Table:
     # A control row about no message is in no lane; its ends are those of its slice, channel or client.
     loose, no_chain = drafts["named"] == DraftName.CONTROL, np.uint32(NO_CHAIN)
     columns = {
-        "protocol": text_column(names.protocol, count),
+        "protocol": repeat_text(names.protocol, count),
         "source": names.chain_column(np.where(loose, no_chain, drafts["source"])),
         "destination": names.chain_column(np.where(loose, no_chain, drafts["destination"])),
         "lane": _lanes_of(drafts),
@@ -174,7 +174,7 @@ def ledger_rows(drafts: Frame, names: RunNames, reasons: NameCodes) -> pa.Table:
         "amount_3": mask_numbers(np.zeros(count, dtype=np.uint64), valued),
         "code": pa.array(drafts["code"].astype(np.int64)),
         "detail": names_from_codes(drafts["detail"].astype(np.int64), len(reasons), reasons.known()),
-        "stated_by": text_column(REPORTER_COLUMN, count),
+        "stated_by": repeat_text(REPORTER_COLUMN, count),
         "source_file": names_from_codes(drafts["log"].astype(np.int64), len(LOGS), LOGS),
         "source_row": pa.array(np.ascontiguousarray(drafts["number"])),
     }
@@ -420,7 +420,7 @@ def build_value_rows(rows: Frame, names: RunNames, *, at: tuple[int, int] | None
     assets = [names.asset, *(asset.name.lower() for asset in Asset if asset != Asset.UNITS)]
     nothing = np.zeros(count, dtype=bool)
     columns = {
-        "protocol": text_column(names.protocol, count),
+        "protocol": repeat_text(names.protocol, count),
         "source": names.chain_column(rows["source"]),
         "destination": names.chain_column(rows["destination"]),
         "lane": lanes,
@@ -437,8 +437,8 @@ def build_value_rows(rows: Frame, names: RunNames, *, at: tuple[int, int] | None
         "why": names_from_codes(why, len(_WHY), _WHY),
         "from": sides[0],
         "to": sides[1],
-        "stated_by": text_column(REPORTER_COLUMN, count),
-        "source_file": text_column(VALUE_LOG, count),
+        "stated_by": repeat_text(REPORTER_COLUMN, count),
+        "source_file": repeat_text(VALUE_LOG, count),
         "source_row": pa.array(np.ascontiguousarray(rows["number"])),
     }
     arrays = [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in VALUE_SCHEMA]
