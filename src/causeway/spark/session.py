@@ -428,10 +428,6 @@ def _import(modules: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterat
     yield from batches
 
 
-def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
 def _run_archive_job(master: str, option: str) -> None:
     """Run a job whose classes Java writes to an archive at exit."""
     os.nice(19)
@@ -440,7 +436,7 @@ def _run_archive_job(master: str, option: str) -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # run only when the machine is idle
     extra = {"spark.driver.extraJavaOptions": f'"{option}"'}
     with tempfile.TemporaryDirectory() as folder, spark_session(master, extra=extra) as session:
-        rows = session.range(0, 100, 1, 2).mapInArrow(_echo, "id long")
+        rows = session.range(0, 100, 1, 2).mapInArrow(functools.partial(_import, ()), "id long")
         rows.write.parquet(f"{folder}/rows")
         session.read.parquet(f"{folder}/rows").groupBy("id").count().orderBy("id").collect()
 

@@ -37,6 +37,7 @@ from causeway.protocols.shared.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from causeway.protocols.shared.messages import blank_messages
 from causeway.service.ibc.relay_state import LaneView, lane_view
 from causeway.service.ibc.routes import ZoneViews
+from causeway.service.node.endpoint import require_installed
 from causeway.service.node.mempool import PendingMessage
 
 
@@ -186,17 +187,12 @@ def validate_message(row: Mapping[str, Any], kernel: IbcKernel, connections: Fra
         InvalidInput: The program is not on the chain or not installed, or the message makes a call that is always
             refused (IBC reference 3.2).
     """
-    zones = kernel.zones
-    program = np.array([row["receiver"]], dtype=np.uint64)
-    chain = int(zones.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
-    if int(zones.host_of(program)[0]) != chain:
-        raise InvalidInput(f"content: to: no program {row['receiver']} is on {zones.names[chain]}")
-    if not kernel.programs.installed(program)[0]:
-        raise InvalidInput(f"content: to: no program is installed as number {row['receiver']}")
+    require_installed(row, kernel.zones, kernel.programs)
     if row["method"] != CALL_METHOD:
         return
     calls = decode_calls(pa.array([row["payload"]], pa.binary()))
     if calls.valid[0]:
+        program = np.array([row["receiver"]], dtype=np.uint64)
         _require_possible_call(program, calls.receivers, calls.methods[0].as_py(), calls.bodies, kernel, connections)
 
 

@@ -43,6 +43,10 @@ class CarriedTransaction:
         return PendingMessage(chain, self.carrier, self.encoded, calls=self.content.calls)
 
 
+_KINDS = {RelayedMessages: "Messages", Receipts: "Receipts", Blocks: "Blocks", Confirmed: "Confirmed"}
+"""The names of the kinds of transactions, those of their encoding."""
+
+
 class XdmEndpoint(Endpoint):
     """Served lake of domains."""
 
@@ -64,8 +68,8 @@ class XdmEndpoint(Endpoint):
         if chain == self.views.consensus:
             accepted = (Blocks, Confirmed) if chain in self.followed else (RelayedMessages, Receipts)
         if not isinstance(content, accepted):
-            allowed = " and ".join(kind.__name__ for kind in accepted)
-            raise InvalidInput(f"transaction: {type(content).__name__}; {chain} takes {allowed}")
+            allowed = " and ".join(_KINDS[kind] for kind in accepted)
+            raise InvalidInput(f"transaction: {_KINDS[type(content)]}; {chain} takes {allowed}")
         return CarriedTransaction(user, transaction, content)
 
     def require_possible(self, row: Mapping[str, Any]) -> None:

@@ -17,17 +17,6 @@ from causeway.service.xdm.answers import DomainStatusAnswer
 from causeway.service.xdm.client import DomainLakeClient
 from causeway.service.xdm.relayer import DomainPass, PassOutcome, RelayPlacement, relay_direction
 
-_READS = {
-    relay_state.ReadFollowed: "followed",
-    relay_state.ReadBlocks: "blocks",
-    relay_state.ReadAnchor: "anchor",
-    relay_state.ReadReceipted: "receipted",
-    relay_state.ReadReceipts: "receipts",
-    relay_state.ReadChannels: "channels",
-    relay_state.ReadMessages: "messages",
-}
-"""Method of ``DomainLakeClient`` for each request."""
-
 MOST_NAMED = 8
 """Maximum number of chains named in an error."""
 
@@ -207,8 +196,24 @@ class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
         return passed
 
     def _answered(self, step: relay_state.Step) -> Awaitable[Any]:
-        answer: Awaitable[Any] = getattr(self._clients[step.end], _READS[type(step)])(step)
-        return answer
+        client = self._clients[step.end]
+        match step:
+            case relay_state.ReadFollowed():
+                return client.followed(step)
+            case relay_state.ReadBlocks():
+                return client.blocks(step)
+            case relay_state.ReadAnchor():
+                return client.anchor(step)
+            case relay_state.ReadReceipted():
+                return client.receipted(step)
+            case relay_state.ReadReceipts():
+                return client.receipts(step)
+            case relay_state.ReadChannels():
+                return client.channels(step)
+            case relay_state.ReadMessages():
+                return client.messages(step)
+            case loop.Submit():
+                raise AssertionError("a transaction is submitted, not requested")
 
 
 GAUGES = {
