@@ -132,9 +132,6 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
     produced = truncate_reject_texts(outcome.produced)
     if answers is not None:
         produced = concat([produced, answers])
-    certified_data = state.certified_data
-    if len(outcome.certified):
-        certified_data = update_certified_data(certified_data, outcome.certified)
     state = replace(
         state,
         ingress_queues=state.ingress_queues.keep(~plan.ingress),
@@ -145,7 +142,7 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
         next_sources=plan.next_sources,
         in_hand=update_inflight(state.in_hand, inputs, outcome),
         accounts=outcome.accounts,
-        certified_data=certified_data,
+        certified_data=update_certified_data(state.certified_data, outcome.certified),
         programs=outcome.programs,
     )
     return RoundStep(state, log)

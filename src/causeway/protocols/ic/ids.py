@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 from causeway_proofs.ic.primitives import principal_to_text
@@ -27,10 +29,17 @@ def subnet_id(number: int) -> bytes:
     return number.to_bytes(8, "little") + TEST_SUBNET_SUFFIX
 
 
-def canister_ids(numbers: U64) -> npt.NDArray[np.uint8]:
-    """Return the ids of canisters, uint8, shape (n, 10)."""
-    suffixes = np.tile(np.frombuffer(CANISTER_SUFFIX, dtype=np.uint8), (len(numbers), 1))
-    return np.concatenate([numbers.astype(">u8").view(np.uint8).reshape(-1, NUMBER_BYTES), suffixes], axis=1)
+def _number_ids(suffix: bytes, form: str, numbers: U64) -> npt.NDArray[np.uint8]:
+    """Return numbers in a byte order (``form``), each with a suffix, uint8, one a row."""
+    suffixes = np.tile(np.frombuffer(suffix, dtype=np.uint8), (len(numbers), 1))
+    return np.concatenate([numbers.astype(form).view(np.uint8).reshape(-1, NUMBER_BYTES), suffixes], axis=1)
+
+
+canister_ids = partial(_number_ids, CANISTER_SUFFIX, ">u8")
+"""Return the ids of canisters by number, uint8, shape (n, 10)."""
+
+subnet_ids = partial(_number_ids, TEST_SUBNET_SUFFIX, "<u8")
+"""Return the ids of test subnets by number, uint8, shape (n, 10)."""
 
 
 def stream_labels(subnets: U64, substreams: U64, *, flat: bool) -> npt.NDArray[np.uint8]:
@@ -43,8 +52,7 @@ def stream_labels(subnets: U64, substreams: U64, *, flat: bool) -> npt.NDArray[n
         substreams: The numbers of the substreams' canisters.
         flat: True for flat streams.
     """
-    suffixes = np.tile(np.frombuffer(TEST_SUBNET_SUFFIX, dtype=np.uint8), (len(subnets), 1))
-    labels = np.concatenate([subnets.astype("<u8").view(np.uint8).reshape(-1, NUMBER_BYTES), suffixes], axis=1)
+    labels = subnet_ids(subnets)
     return labels if flat else np.concatenate([labels, canister_ids(substreams)], axis=1)
 
 

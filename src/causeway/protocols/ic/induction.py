@@ -306,7 +306,7 @@ def induct_messages(
         The state, the pushes (``ARRIVALS_SCHEMA``), and the rejected messages with the ``reason`` of their signal.
     """
     messages = messages.take(stable_order(*(messages[key] for key in QUEUE_INDEX)))
-    verdicts, cause = vsr_check_xnet(state, messages, context), None
+    verdicts = vsr_check_xnet(state, messages, context)
     chain = messages["destination"]
     answering = (verdicts.reason == 0) & (verdicts.cause == 0) & (messages["kind"] == Kind.RESPONSE)
     if context.options.receiver_check == "off":

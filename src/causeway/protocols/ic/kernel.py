@@ -338,42 +338,43 @@ class IcKernel:
     def _round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        first, last, options = list[EventLog](), list[EventLog](), self.options
+        logs: list[EventLog] = []
         if len(state.stopped):
             stopping, stops = newly_stopped(state, tick.height)
             plan, inputs = exclude_chains(plan, inputs, stopping) if stopping.size else (plan, inputs)
-            first.append(stops)
+            logs.append(stops)
         before = replace(state, kept_slices=plan.content.kept)
         removal, batched, context = self._apply_registry(before, chains, tick)  # 2.7
-        halted: tuple[State, Frame, EventLog] | None = None
-        if len(context.chains) < len(chains):
-            others = self.context(np.setdiff1d(chains, context.chains), tick)
-            removal, halted = select_step(self, removal, context), halt(self, removal, others)
-            first.append(halted[2])
+        halted = np.setdiff1d(chains, context.chains) if len(context.chains) < len(chains) else NO_CHAINS
+        if halted.size:
+            halted_state, halted_outbound, removals = halt(self, removal, self.context(halted, tick))
+            removal = select_step(self, removal, context)
+            logs.append(removals)
         certifier = self.certifier(tick)
         agreed = self._agreed(plan, inputs, removal.state, certifier, context)  # 3.7 to 3.9
         batch = decode_batch(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)  # 3.2
         removal = replace(removal, state=agreed.state)
-        state, logs, outbound = self.process_batch(removal, chains, batch, context)  # 3.1 (4)
-        if halted is not None:
-            state = merge_states(self, [state, halted[0]])
-            outbound = in_lane_order(concat([outbound, halted[1]]))
+        state, processing, outbound = self.process_batch(removal, chains, batch, context)  # 3.1 (4)
+        logs += processing
+        if halted.size:
+            state = merge_states(self, [state, halted_state])
+            outbound = in_lane_order(concat([outbound, halted_outbound]))
         if self.faults.rows:
-            last.append(ignored_batches(self.faults, before, context))
+            logs.append(ignored_batches(self.faults, before, context))
         state = replace(state, trees=before.trees)
-        if options.certified:
+        if self.options.certified:
             oldest_offer, everything = self.carriers.oldest(tick.tick + 1), self.context(chains, tick)
             state, headers, signing = commit_and_certify(
                 state, before, batched, outbound, oldest_offer, everything, certifier
             )  # 3.1 (5)
-            last.append(signing)
+            logs.append(signing)
         else:
             headers = self.headers(state, chains, tick)
         settled, idle_limit = self._idle_limits
         return RoundResult(
             state,
             outbound,
-            merge_logs([*first, *logs, *last], concat([plan.events, agreed.refused])),
+            merge_logs(logs, concat([plan.events, agreed.refused])),
             headers,
             next_wake_tick(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
             oldest_height(concat([state.trimmed_runs, state.runs])),

@@ -31,8 +31,8 @@ The first two are the unique key.
 
 OPEN_CALLS_KEYS = ("originator", "callback")
 
-_REQUEST_COLUMNS = ("sender", "callback", "receiver", "deadline")
-"""The columns of a request that make its call."""
+_REQUEST_COLUMNS = {"originator": "sender", "callback": "callback", "respondent": "receiver", "deadline": "deadline"}
+"""The column of a request that gives each column of its call."""
 
 SPARSE = 4
 """Maximum callbacks per open call for a dense table from oldest to newest callback."""
@@ -124,10 +124,7 @@ class OpenCalls:
         order = stable_order(requests["sender"], requests["callback"])
         if not bool((order[1:] > order[:-1]).all()):
             requests = requests.take(order)
-        columns: dict[str, Any] = dict(
-            zip(OPEN_CALLS_SCHEMA.names, (requests[name] for name in _REQUEST_COLUMNS), strict=True)
-        )
-        opened = Frame(columns)
+        opened = Frame({name: requests[column] for name, column in _REQUEST_COLUMNS.items()})
         if len(self.held) == 0:
             return OpenCalls(opened)
         # Append the new calls to the open ones, canister by canister.
@@ -145,6 +142,7 @@ class OpenCalls:
         at_new = np.arange(len(opened)) + new.spread(old_before)
         total = int(counts.sum()) + len(opened)
         at_old = np.arange(total - len(opened)) + np.repeat(new_before, counts)
+        columns: dict[str, Any] = {}
         for name in OPEN_CALLS_SCHEMA.names:
             ours, theirs = self.held[name], opened[name]
             if _is_zero(ours) and _is_zero(theirs):

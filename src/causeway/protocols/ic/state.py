@@ -55,9 +55,9 @@ def update_certified_data(data: Frame, updates: Frame) -> Frame:
         updates: The values set in a round, in order (``Execution.certified``).
 
     Returns:
-        The updated table.
+        The updated table; the same object if no value was set.
     """
-    if not len(updates):
+    if len(updates) == 0:
         return data
     rows = concat([data, updates])
     rows = rows.take(stable_order(rows["program"]))
