@@ -207,23 +207,20 @@ def immediate_answers(length: int) -> dict[str, np.ndarray]:
 
 
 def from_records(records: list[Mapping[str, Any]]) -> Frame:
-    """Build outputs from one mapping a message, with ``amount`` and ``asked`` as single numbers.
-
-    Absent values are zero or empty.
-    """
+    """Build outputs from one mapping a message, with ``amount`` and ``asked`` as single numbers."""
     if not records:
         return NO_OUTPUTS
     columns: dict[str, Any] = {}
     for name, kind in OUTPUT_FIELDS:
         amount, _, half = name.rpartition("_")
         if half == "high":
-            values = [record.get(amount, 0) // WORD for record in records]
+            values = [record[amount] // WORD for record in records]
         elif half == "low":
-            values = [record.get(amount, 0) % WORD for record in records]
+            values = [record[amount] % WORD for record in records]
         else:
-            values = [record.get(name, 0) for record in records]
+            values = [record[name] for record in records]
         columns[name] = np.array(values, dtype=kind)
-    columns["method"] = pa.array([record.get("method", "") for record in records], pa.string()).dictionary_encode()
+    columns["method"] = pa.array([record["method"] for record in records], pa.string()).dictionary_encode()
     columns["payload"] = pa.array([record["payload"] for record in records], pa.binary())
     return Frame(columns, len(records))
 

@@ -188,6 +188,10 @@ class _RoundState:
         )
 
 
+_ABSENT: Mapping[str, Any] = {"code": 0, "deadline": 0, "method": "", "late": 0, "asked": 0}
+"""The values of outputs that requests or responses lack."""
+
+
 class _InstanceRun:
     """The messages of one instance in a round."""
 
@@ -299,6 +303,7 @@ class _InstanceRun:
     def _respond(self, row: int, answer: Answer, *, late: bool) -> None:
         self._round.records.append(
             {
+                **_ABSENT,
                 "row": row,
                 "kind": int(Kind.RESPONSE),
                 "sender": self._number,
@@ -316,6 +321,7 @@ class _InstanceRun:
     def _call(self, row: int, call: Call) -> None:
         self._round.records.append(
             {
+                **_ABSENT,
                 "row": row,
                 "kind": int(Kind.REQUEST),
                 "sender": self._number,

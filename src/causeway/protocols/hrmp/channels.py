@@ -37,8 +37,7 @@ from causeway.protocols.hrmp.errors import UpwardCallError
 from causeway.protocols.hrmp.state import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
 from causeway.protocols.relay_chain.options import NOTICE, RELAY_POSITION, HrmpOptions
 from causeway.protocols.relay_chain.runtime import ParachainCall, ParachainCallKind
-from causeway.protocols.relay_chain.state import blank_rows
-from causeway.protocols.shared.state_tables import TableState
+from causeway.protocols.shared.state_tables import TableState, blank_rows
 
 
 def present_parachains(paras: Frame) -> Chains:

@@ -37,9 +37,9 @@ from causeway.core.joins import encode_keys, lookup_rows
 from causeway.protocols.hrmp.state import ALL_TABLES, BLOCKS_SCHEMA, HRMP_TABLES, PAIR
 from causeway.protocols.relay_chain.commitment import headers
 from causeway.protocols.relay_chain.options import RELAY_POSITION
-from causeway.protocols.relay_chain.state import State, blank_rows
+from causeway.protocols.relay_chain.state import State
 from causeway.protocols.shared.digests import digests
-from causeway.protocols.shared.state_tables import TableState, TrieCache, replace_chains
+from causeway.protocols.shared.state_tables import TableState, TrieCache, blank_rows, replace_chains
 
 PALLET = "Hrmp"
 

@@ -77,13 +77,13 @@ from causeway.protocols.relay_chain.block import (
 from causeway.protocols.relay_chain.commitment import genesis_hash, para_roots
 from causeway.protocols.relay_chain.options import RELAY_POSITION, HrmpOptions
 from causeway.protocols.relay_chain.parachains import Context, ParachainKernel, PlannedParachainCalls, table_owners
-from causeway.protocols.relay_chain.state import State, blank_rows
+from causeway.protocols.relay_chain.state import State
 from causeway.protocols.shared.contents import encode_contents
 from causeway.protocols.shared.digests import digests, rows_equal
 from causeway.protocols.shared.events import LEDGER_LOGS, EventLog, event_rows
 from causeway.protocols.shared.limits import check_faults
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, blank_messages, locate_ranges, oldest_height
-from causeway.protocols.shared.state_tables import change_programs
+from causeway.protocols.shared.state_tables import blank_rows, change_programs
 
 LEAST_MESSAGE_SIZE = 256
 """Minimum ``max_message_size`` of a channel: a chain's own rejects fit into a page."""

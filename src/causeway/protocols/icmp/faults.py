@@ -32,10 +32,11 @@ from causeway.protocols.relay_chain.errors import Inclusion, Validation
 from causeway.protocols.relay_chain.fault_kinds import CANDIDATE, DUPLICATE, WHAT
 from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.runtime import CandidateReceipts, Codes, is_on_chain
-from causeway.protocols.relay_chain.state import EGRESS_SCHEMA, RelayLeaf, blank_rows
+from causeway.protocols.relay_chain.state import EGRESS_SCHEMA, RelayLeaf
 from causeway.protocols.shared.digests import digests, rows_equal
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
 from causeway.protocols.shared.messages import blank_messages
+from causeway.protocols.shared.state_tables import blank_rows
 
 ValidationCodes = npt.NDArray[np.int64]
 _QUEUE = ("number", "source", "root")

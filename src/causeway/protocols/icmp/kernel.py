@@ -80,7 +80,6 @@ from causeway.protocols.relay_chain.state import (
     STATE_TABLES,
     TIPS_SCHEMA,
     State,
-    blank_rows,
     read_leaves,
     store_leaves,
 )
@@ -88,7 +87,7 @@ from causeway.protocols.shared.digests import digests
 from causeway.protocols.shared.events import LEDGER_LOGS, EventLog
 from causeway.protocols.shared.limits import check_faults
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, oldest_height
-from causeway.protocols.shared.state_tables import TrieCache, change_programs, merge_states, select_chains
+from causeway.protocols.shared.state_tables import TrieCache, blank_rows, change_programs, merge_states, select_chains
 
 
 @dataclass(frozen=True)

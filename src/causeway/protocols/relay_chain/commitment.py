@@ -39,12 +39,11 @@ from causeway.protocols.relay_chain.state import (
     UNCOMMITTED,
     RelayLeaf,
     State,
-    blank_rows,
     with_ancestor,
 )
 from causeway.protocols.shared.digests import OWN_PALLET, digests, section_digests
 from causeway.protocols.shared.execution import PROGRAM_TABLE
-from causeway.protocols.shared.state_tables import replace_chains
+from causeway.protocols.shared.state_tables import blank_rows, replace_chains
 
 SECTIONS = tuple(name for name in STATE_TABLES if name not in UNCOMMITTED)
 

@@ -33,9 +33,9 @@ from causeway.protocols.relay_chain.state import (
     STATE_TABLES,
     UNROUTED_SCHEMA,
     RelayLeaf,
-    blank_rows,
 )
 from causeway.protocols.shared.digests import digests, rows_equal
+from causeway.protocols.shared.state_tables import blank_rows
 
 TOLD_BLOCKS = 5
 """Minimum number of blocks that list a dropped queue.

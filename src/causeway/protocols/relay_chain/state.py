@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,7 @@ from causeway.protocols.contract import DIGEST, UINT8, UINT32, UINT64, StateTabl
 from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.shared.execution import ACCOUNTS
 from causeway.protocols.shared.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, OUTBOUND_SCHEMA
-from causeway.protocols.shared.state_tables import TableState
+from causeway.protocols.shared.state_tables import TableState, blank_rows
 
 BLOCKS_SCHEMA = table_schema(chain=UINT32, leaf=UINT8, number=UINT64, hash=DIGEST, parent=DIGEST, next_tick=UINT64)
 """One row a leaf of the relay chain: its block, and the first tick after that block."""
@@ -186,23 +185,6 @@ class State(TableState):
         if queues.segments is not self["runs"]:
             rows["runs"] = queues.segments.select(RUNS_SCHEMA.names)
         return self.with_tables(**rows)
-
-
-def blank_rows(schema: pa.Schema, count: int, **given: Any) -> Frame:
-    """Create rows of a table with given columns and zeros elsewhere.
-
-    Args:
-        schema: Schema of the table, of numbers and digests.
-        count: Number of rows.
-        given: Columns by name, or one value for all rows.
-    """
-    columns = {}
-    for column in schema:
-        digest = pa.types.is_fixed_size_binary(column.type)
-        shape, kind = ((count, 32), np.uint8) if digest else (count, column.type.to_pandas_dtype())
-        value = given.get(column.name, 0)
-        columns[column.name] = value.astype(kind, copy=False) if np.ndim(value) else np.full(shape, value, dtype=kind)
-    return Frame(columns, count)
 
 
 MAX_CHAIN_HEADS = 5

@@ -54,5 +54,16 @@ def first_refusals(
         count: The number of rows.
         passed: The value of rows without a failure.
     """
-    first = first_failed([~check.holds(judged) for check in checks], count)
-    return np.array([*(check.refusal for check in checks), passed], dtype=np.int64)[first]
+    return first_codes([(check.refusal, check.holds(judged)) for check in checks], count, passed)
+
+
+def first_codes(checks: Sequence[tuple[IntEnum, Mask]], count: int, passed: IntEnum) -> npt.NDArray[np.int64]:
+    """Return the code of the first failing check of each row, or ``passed``.
+
+    Args:
+        checks: The code of each check and a mask of the rows that pass it, in order.
+        count: The number of rows.
+        passed: The value of rows without a failure.
+    """
+    first = first_failed([~holds for _, holds in checks], count)
+    return np.array([*(code for code, _ in checks), passed], dtype=np.int64)[first]

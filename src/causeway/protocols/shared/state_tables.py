@@ -20,7 +20,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64, find_positions, stable_order
 
 from causeway.config.topology import CHAINS_SCHEMA, Topology
-from causeway.core.frame import Frame, concat, empty_frame, from_table
+from causeway.core.frame import Column, Frame, concat, empty_frame, from_table, repeat_bytes
 from causeway.protocols.contract import NO_HOST, Chains, ChainState, Hosts, Kernel, StateTable
 from causeway.protocols.shared.execution import PROGRAM_TABLE, ProgramRunner, find_outdated_programs, program_frames
 
@@ -40,6 +40,28 @@ def restore_state(kernel: Kernel[State, Any], tables: Mapping[str, pa.Table]) ->
             for name, table in kernel.tables().items()
         }
     )
+
+
+def blank_rows(schema: pa.Schema, count: int, **given: Any) -> Frame:
+    """Create rows of a table with given columns, and zeros or empty bytes elsewhere.
+
+    Args:
+        schema: Schema of the table, of numbers, digests and bytes.
+        count: Number of rows.
+        given: Columns by name, or one number for all rows.
+    """
+    return Frame({field.name: _blank_column(field.type, count, given.get(field.name, 0)) for field in schema}, count)
+
+
+def _blank_column(kind: pa.DataType, count: int, value: Any) -> Column:
+    if not isinstance(value, np.ndarray | np.generic | int):
+        return value  # an Arrow column
+    if pa.types.is_binary(kind):
+        assert not isinstance(value, np.ndarray)
+        return repeat_bytes(b"", count)
+    digests = pa.types.is_fixed_size_binary(kind)
+    shape, number = ((count, kind.byte_width), np.uint8) if digests else (count, kind.to_pandas_dtype())
+    return value.astype(number, copy=False) if isinstance(value, np.ndarray) else np.full(shape, value, number)
 
 
 def select_chains(kernel: Kernel[State, Any], state: State, chains: Chains, tick: int) -> State:

@@ -11,11 +11,10 @@ import numpy as np
 from causeway_proofs.order import stable_order
 
 from causeway.core.frame import Frame, concat
-from causeway.core.vocabulary import Event, Kind, Via
+from causeway.core.vocabulary import Event
 from causeway.protocols.contract import Inputs, View
-from causeway.protocols.shared.events import EventLog, event_rows, names_column
+from causeway.protocols.shared.events import EventLog, names_column
 from causeway.protocols.shared.execution import credit_accounts, handle, local_arrivals
-from causeway.protocols.shared.messages import LANE_COLUMNS, blank_messages
 from causeway.protocols.xdm.calls.allowlists import apply_allowlists
 from causeway.protocols.xdm.calls.arrivals import ingress_arrivals, issue_arriving_value
 from causeway.protocols.xdm.calls.channels import call_channels, close_exhausted_channels
@@ -27,7 +26,7 @@ from causeway.protocols.xdm.check_counters import count_delivered, count_notices
 from causeway.protocols.xdm.consensus.bundles import validate_bundles
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import MessageValidity
-from causeway.protocols.xdm.events import log_chain_events
+from causeway.protocols.xdm.events import log_chain_events, log_messages
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.validate import DeliveredEnvelopes, read_envelopes, validate
 from causeway.protocols.xdm.value.balances import ChainSums
@@ -102,10 +101,7 @@ def process_block(
 def _log_refused(now: AcceptedMessages, log: EventLog) -> None:
     """Log the refused messages with their reasons."""
     for rows, codes in now.refused:
-        refused = blank_messages(len(rows), kind=int(Kind.CONTROL), **{name: rows[name] for name in LANE_COLUMNS})
-        names = names_column(_VALIDITY_NAMES, np.searchsorted(_VALIDITY, codes))
-        columns = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE, "reason": names}
-        log.add(event_rows(refused, Event.REJECTED, on_lane=True, **columns))
+        log_messages(rows, Event.REJECTED, names_column(_VALIDITY_NAMES, np.searchsorted(_VALIDITY, codes)), log)
 
 
 def _run_programs(

@@ -104,8 +104,12 @@ def count_delivered(
 
 def count_notices(state: State, notices: Sequence[ChainEvent]) -> State:
     """Count events of checks."""
-    counted = [(notice.chain, _EVENT_COUNTERS[notice.what]) for notice in notices if notice.what in _EVENT_COUNTERS]
-    return _add_counts(state, [(np.array([chain], dtype=np.uint32), counter, None, None) for chain, counter in counted])
+    chains: dict[CheckCounters, list[int]] = {}
+    for notice in notices:
+        if notice.what in _EVENT_COUNTERS:
+            chains.setdefault(_EVENT_COUNTERS[notice.what], []).append(notice.chain)
+    counts: list[_Counts] = [(np.array(own, dtype=np.uint32), name, None, None) for name, own in chains.items()]
+    return _add_counts(state, counts)
 
 
 def count_proven(state: State, envelopes: Frame) -> State:

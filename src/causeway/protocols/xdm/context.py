@@ -9,6 +9,7 @@ Reference: XDM, section 3.8.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from causeway_proofs.order import U64, Rows
 
 from causeway.core.frame import Frame
 from causeway.protocols.shared.execution import ProgramRunner
-from causeway.protocols.xdm.chains import DomainNetwork
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, DomainNetwork
 from causeway.protocols.xdm.operators import ChainSigners, Operators
 from causeway.protocols.xdm.options import ChainWeights, XdmOptions
 from causeway.protocols.xdm.planned_calls import PlannedCalls, RepeatedTicks
@@ -127,8 +128,6 @@ class Context:
     Attributes:
         height: Height of the lake.
         tick: Tick of the block.
-        number: Block number of all chains at this tick.
-        has_consensus: The consensus chain makes this block.
         seed: Seed of all random numbers.
         chains: Positions of the chains that make the block, ascending.
         network: Fixed properties of the network.
@@ -143,8 +142,6 @@ class Context:
 
     height: int
     tick: int
-    number: int
-    has_consensus: bool
     seed: int
     chains: npt.NDArray[np.uint32]
     network: DomainNetwork
@@ -155,3 +152,13 @@ class Context:
     operators: Operators
     signers: ChainSigners
     again: RepeatedTicks
+
+    @cached_property
+    def number(self) -> int:
+        """Block number of all chains at this tick."""
+        return block_number(self.tick)
+
+    @cached_property
+    def has_consensus(self) -> bool:
+        """True if the consensus chain makes this block."""
+        return bool(len(self.chains)) and int(self.chains[0]) == CONSENSUS_POSITION

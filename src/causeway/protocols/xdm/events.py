@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from causeway.core.frame import Frame
-from causeway.core.vocabulary import NO_CHAIN, Event, Kind
+from causeway.core.vocabulary import NO_CHAIN, Event, Kind, Via
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
-from causeway.protocols.shared.messages import blank_messages
+from causeway.protocols.shared.messages import LANE_COLUMNS, blank_messages
 from causeway.protocols.xdm.state import NOBODY
 
 _MOST = 2**64 - 1
@@ -106,3 +107,17 @@ def log_chain_events(notices: Sequence[ChainEvent], chains: int, log: EventLog) 
     why = names_column(names, np.array([names.index(notice.what) for notice in notices]))
     events = np.array([int(bit) for bit in bits], dtype=np.uint16)
     log.add(event_rows(rows, events, chain=chain, on_lane=True, reason=why))
+
+
+def log_messages(rows: Frame, events: Event, names: pa.DictionaryArray, log: EventLog) -> None:
+    """Log events of delivered messages on their destinations.
+
+    Args:
+        rows: Lane and ``index`` of the messages.
+        events: The events.
+        names: The reason of each message.
+        log: The log.
+    """
+    control = blank_messages(len(rows), kind=int(Kind.CONTROL), **{name: rows[name] for name in LANE_COLUMNS})
+    columns = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE, "reason": names}
+    log.add(event_rows(control, events, on_lane=True, **columns))

@@ -32,6 +32,7 @@ from causeway.protocols.contract import HEIGHTS_SCHEMA, PAST_SCHEMA, Chains, Rea
 from causeway.protocols.shared.digests import OWN_PALLET
 from causeway.protocols.shared.messages import LANE, blank_messages
 from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.consensus.bundles import FraudKind
 from causeway.protocols.xdm.context import Context
@@ -44,7 +45,6 @@ from causeway.protocols.xdm.state import (
     REQUEST,
     RequestKind,
     State,
-    blank_rows,
     channel_rows,
     named_rows,
     substream,

@@ -62,7 +62,7 @@ from causeway.protocols.xdm.consensus.commitment import (
 from causeway.protocols.xdm.consensus.followed import follow, genesis_following
 from causeway.protocols.xdm.consensus.genesis import check_issued, genesis_tables, genesis_value
 from causeway.protocols.xdm.consensus.receipts import settle_receipts
-from causeway.protocols.xdm.context import ComputeFees, Context, block_number
+from causeway.protocols.xdm.context import ComputeFees, Context
 from causeway.protocols.xdm.events import log_chain_events
 from causeway.protocols.xdm.faults import (
     ForkPoint,
@@ -229,10 +229,8 @@ class XdmKernel(StaticHosting):
             chains: Positions of the chains that make the block, ascending.
             tick: Height and tick of the block.
         """
-        has_consensus = bool(len(chains)) and int(chains[0]) == CONSENSUS_POSITION
         fixed = (self.network, self.options, self.programs, self.planned, self.fees, self.operators, self.signers)
-        number = block_number(tick.tick)
-        return Context(tick.height, tick.tick, number, has_consensus, self.seed, chains, *fixed, NO_REPEATS)
+        return Context(tick.height, tick.tick, self.seed, chains, *fixed, NO_REPEATS)
 
     @cached_property
     def fees(self) -> ComputeFees:

@@ -98,6 +98,9 @@ class Operators:
         ``everyone`` ignores absences.
         """
         online = self._online(chain, number) if self.absences and not everyone else list(range(self.count))
+        return self._submitters_of(chain, number, online)
+
+    def _submitters_of(self, chain: int, number: int, online: list[int]) -> list[int]:
         if chain != CONSENSUS_POSITION:
             return online
         words = draw_words(DrawPurpose.AUTHOR, self.seed, int(self.network.numbers[chain]), number)
@@ -107,10 +110,11 @@ class Operators:
         """Return the submitters of a block on chains with absent operators."""
         concerned = {fault.source for _, fault in self.absences if fault.is_active(number - 1)}
         own = zip(chains.tolist(), self.network.numbers[chains].tolist(), strict=True)
+        online = {chain: self._online(chain, number) for chain, named in own if named in concerned}
         return {
-            chain: self.submitters(chain, number)
-            for chain, chain_number in own
-            if chain_number in concerned and len(self._online(chain, number)) < self.count
+            chain: self._submitters_of(chain, number, present)
+            for chain, present in online.items()
+            if len(present) < self.count
         }
 
     def _online(self, chain: int, number: int) -> list[int]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.order import U64, Rows
 
-from causeway.core.frame import Column, Frame, concat, empty_frame, repeat_bytes
+from causeway.core.frame import Column, Frame, concat, empty_frame
 from causeway.core.joins import lookup_rows
 from causeway.core.queues import Queues
 from causeway.protocols.contract import StateTable
@@ -178,23 +178,6 @@ def named_rows(frame: Frame) -> list[dict[str, Any]]:
         else:
             columns.append(column.to_pylist())
     return [dict(zip(frame.names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def blank_rows(schema: pa.Schema, count: int, **columns: Any) -> Frame:
-    """Create rows of a schema of numbers and bytes; columns that are not given are zero or empty.
-
-    Args:
-        schema: The schema.
-        count: The number of rows.
-        columns: Columns, or one number for all rows.
-    """
-    return Frame({field.name: _filled(columns.get(field.name, 0), field.type, count) for field in schema}, count)
-
-
-def _filled(value: Any, kind: pa.DataType, count: int) -> Column:
-    if not isinstance(value, int):
-        return value
-    return np.full(count, value, kind.to_pandas_dtype()) if pa.types.is_integer(kind) else repeat_bytes(b"", count)
 
 
 def table_from_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> Frame:

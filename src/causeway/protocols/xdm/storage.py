@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def _differing(before: Frame, after: Frame, keys: Sequence[str]) -> tuple[Rows, 
 def _added_and_removed(before: Frame, after: Frame) -> tuple[Frame, Frame]:
     """Return the added and the removed messages (lane, ``index``); a message never changes."""
     if isinstance(after, LaneTable) and after.delta is not None and after.delta.since is before:
-        none, delta = before.take(np.empty(0, dtype=np.int64)), after.delta
+        delta, none = after.delta, before.slice(0, 0)
         added, removed = (concat(parts or [none]) for parts in (delta.added, delta.gone))
         added, removed = (part.take(stable_order(*(part[name] for name in INDEXED))) for part in (added, removed))
         in_both = lookup_rows(added, removed, INDEXED)
@@ -395,7 +396,7 @@ class ChainTries:
         if number in versions:
             self._close([self.provable[chain]])
             self.provable[chain], self.number[chain] = versions.pop(number), number
-        self._close([versions.pop(earlier) for earlier in [*versions] if earlier < number])
+        self._close([versions.pop(earlier) for earlier in [*takewhile(lambda earlier: earlier < number, versions)]])
 
     def _close(self, tries: Iterable[int]) -> None:
         if closed := [*tries]:

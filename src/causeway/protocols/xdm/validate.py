@@ -22,7 +22,7 @@ from causeway_proofs.xdm import LEAVES, RECEIPTS, receipt_storage_key
 
 from causeway.core.frame import Frame
 from causeway.core.joins import lookup_rows
-from causeway.protocols.shared.checks import first_failed
+from causeway.protocols.shared.checks import first_codes
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import MessageValidity
@@ -30,6 +30,7 @@ from causeway.protocols.xdm.state import (
     MAX_CHANNEL,
     ChannelState,
     RequestKind,
+    channel_rows,
     channel_states,
     is_response,
     lane_channels,
@@ -253,8 +254,8 @@ def validate(found: JudgedEnvelopes) -> npt.NDArray[np.int64]:
     """
     rows, bodies, channels, following = found.rows, found.bodies, found.channels, found.next_channels
     options, responses, numbers = found.context.options, found.is_response, lane_channels(rows["substream"])
-    ends = {"chain": rows["destination"], "foreign": rows["source"], "channel": numbers}
-    channel = lookup_rows(channels, Frame(ends, len(rows)), CHANNEL)
+    ends = {"chain": rows["destination"], "foreign": rows["source"]}
+    channel = channel_rows(channels, rows["destination"], rows["source"], numbers)
     next_row = lookup_rows(following, Frame(ends, len(rows)), CHANNEL[:2])
     limit = np.where(next_row >= 0, following["next_channel"][next_row] if len(following) else 0, 0)
     expected = next_nonces(channels, channel, responses)
@@ -275,5 +276,4 @@ def validate(found: JudgedEnvelopes) -> npt.NDArray[np.int64]:
         # An earlier check refuses nonces below the expected one.
         (MessageValidity.IN_FUTURE_NONCE, rows["index"] - expected <= np.uint64(options.max_future_nonces)),  # 3.4, 9
     )
-    first = first_failed([~holds for _, holds in checks], len(rows))
-    return np.array([*(refusal for refusal, _ in checks), MessageValidity.VALID], dtype=np.int64)[first]
+    return first_codes(checks, len(rows), MessageValidity.VALID)

@@ -41,6 +41,11 @@ def _where(mask: npt.NDArray[np.bool_], values: Any, kind: pa.DataType) -> pa.Ar
     return pa.array(np.broadcast_to(values, mask.shape).astype(kind.to_pandas_dtype()), kind, mask=~mask)
 
 
+def _bytes_where(mask: npt.NDArray[np.bool_], values: pa.Array) -> pa.LargeBinaryArray:
+    """Return a column of bytes with null at false positions of ``mask``."""
+    return pc.if_else(pa.array(mask), values.cast(pa.large_binary()), None)
+
+
 def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
     """Encode the ``Message`` of each row of the outbox.
 
@@ -69,7 +74,7 @@ def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
         "relay_fee": numbers_column(relay_fee, U128_BYTES, opening & with_fee),
         "src_endpoint": _where(endpoint, outbox["src_endpoint"], pa.uint64()),
         "dst_endpoint": _where(endpoint, outbox["dst_endpoint"], pa.uint64()),
-        "payload": pc.if_else(pa.array(endpoint), outbox["payload"].cast(pa.large_binary()), None),
+        "payload": _bytes_where(endpoint, outbox["payload"]),
         "src_chain_fee": numbers_column(outbox["src_fee"], U128_BYTES, endpoint),
         "dst_chain_fee": numbers_column(outbox["dst_fee"], U128_BYTES, endpoint),
         "last_delivered_message_response_nonce": _optional(outbox["next_response"]),
@@ -96,7 +101,7 @@ def encode_responses(responses: Frame) -> pa.LargeBinaryArray:
         "error": _where(failed, variant, pa.uint8()),
         "error_module_index": _where(of_module, module, pa.uint8()),
         "error_module_error": module_error,
-        "response": pc.if_else(pa.array(endpoint & ~failed), responses["payload"].cast(pa.large_binary()), None),
+        "response": _bytes_where(endpoint & ~failed, responses["payload"]),
     }
     return MESSAGES.encode(columns)
 
@@ -279,10 +284,14 @@ class Tag(IntEnum):
     NONE = 4
 
 
+def _endpoint_tags(endpoint: U64, tag: Tag) -> U64:
+    return (endpoint << np.uint64(TAG_BITS)) | np.uint64(tag)
+
+
 def request_tags(kinds: np.ndarray, dst_endpoint: U64) -> U64:
     """Return the tag of each request."""
     of_protocol = np.where(kinds == RequestKind.CHANNEL_OPEN, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.CHANNEL_CLOSE))
-    of_endpoint = (dst_endpoint << np.uint64(TAG_BITS)) | np.uint64(Tag.ENDPOINT_REQUEST)
+    of_endpoint = _endpoint_tags(dst_endpoint, Tag.ENDPOINT_REQUEST)
     found: U64 = np.where(kinds == RequestKind.ENDPOINT, of_endpoint, of_protocol)
     return found
 
@@ -291,7 +300,7 @@ def response_tags(layer: np.ndarray, error: np.ndarray, kinds: np.ndarray, endpo
     """Return the tag of each response: of an accepted open request, of an endpoint, or none."""
     opened = (layer != ENDPOINT) & (kinds == RequestKind.CHANNEL_OPEN) & (error == OK)
     of_protocol = np.where(opened, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.NONE))
-    of_endpoint = (endpoint << np.uint64(TAG_BITS)) | np.uint64(Tag.ENDPOINT_RESPONSE)
+    of_endpoint = _endpoint_tags(endpoint, Tag.ENDPOINT_RESPONSE)
     found: U64 = np.where(layer == ENDPOINT, of_endpoint, of_protocol)
     return found
 

@@ -18,12 +18,13 @@ from causeway.core.frame import Frame
 from causeway.core.joins import lookup_rows
 from causeway.protocols.contract import View
 from causeway.protocols.shared.events import EventLog
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallFailed, MessengerError
 from causeway.protocols.xdm.events import ChainEvent, log_chain_events
 from causeway.protocols.xdm.planned_calls import AllowlistPlan, due_calls
-from causeway.protocols.xdm.state import State, blank_rows, decode_set, encode_set
+from causeway.protocols.xdm.state import State, decode_set, encode_set
 from causeway.protocols.xdm.tables import ALLOW_UPDATES_SCHEMA, ALLOWLIST_SCHEMA
 
 _SETS = ("allow", "remove")

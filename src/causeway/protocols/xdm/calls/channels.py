@@ -21,6 +21,7 @@ from causeway.core.vocabulary import Kind, ValueHolder, ValueReason
 from causeway.protocols.shared.events import EventLog
 from causeway.protocols.shared.execution import ACCOUNTS_SCHEMA
 from causeway.protocols.shared.messages import MESSAGE_COLUMNS, OUTBOUND_SCHEMA, blank_messages
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallFailed, MessengerError
 from causeway.protocols.xdm.events import ChainEvent, log_chain_events
@@ -33,7 +34,6 @@ from causeway.protocols.xdm.state import (
     ChannelState,
     RequestKind,
     State,
-    blank_rows,
     channel_rows,
 )
 from causeway.protocols.xdm.tables import CHANNEL, CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA, OUTBOX_SCHEMA

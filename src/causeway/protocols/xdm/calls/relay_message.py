@@ -19,11 +19,12 @@ from causeway_proofs.substrate import to_limbs
 
 from causeway.core.frame import Frame, concat, repeat_value
 from causeway.core.joins import lookup_rows, merge_ranges
-from causeway.core.vocabulary import COLLECTED_MESSAGES, Event, Kind, ValueHolder, ValueReason, Via
+from causeway.core.vocabulary import COLLECTED_MESSAGES, Event, ValueHolder, ValueReason, Via
 from causeway.protocols.shared.contents import ANSWER, CALL, acceptance_content, decode_contents
-from causeway.protocols.shared.events import EventLog, event_rows, names_column
+from causeway.protocols.shared.events import EventLog, names_column
 from causeway.protocols.shared.execution import ARRIVALS
-from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, blank_messages
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.calls.arrivals import REJECTED, issue_arriving_value
 from causeway.protocols.xdm.calls.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.calls.open_calls import take_late_answers
@@ -32,13 +33,12 @@ from causeway.protocols.xdm.calls.relay_message_response import settle_responses
 from causeway.protocols.xdm.chains import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import ERROR_NAMES, ERROR_TEXTS, MESSENGER_ERRORS, OK, MessengerError
-from causeway.protocols.xdm.events import ChainEvent, message_events
+from causeway.protocols.xdm.events import ChainEvent, log_messages, message_events
 from causeway.protocols.xdm.state import (
     ChannelState,
     FeeModel,
     RequestKind,
     State,
-    blank_rows,
     channel_rows,
     is_response,
     lane_channels,
@@ -138,10 +138,7 @@ def process_messages(
             rows = requests.rows.filter(chosen)
             codes, positions = np.unique(requests.error[chosen], return_inverse=True)
             names = names_column([ERROR_NAMES[code] for code in codes.tolist()], positions)
-            lanes = {name: rows[name] for name in LANE_COLUMNS}
-            messages = blank_messages(len(rows), kind=int(Kind.CONTROL), **lanes)
-            columns = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE, "reason": names}
-            log.add(event_rows(messages, Event.RECEIVED | outcome, on_lane=True, **columns))
+            log_messages(rows, Event.RECEIVED | outcome, names, log)
     if len(settled):
         rows = settled.take(stable_order(*(settled[name] for name in LANE_COLUMNS)))
         first_rows, first, end = merge_ranges(rows["index"], *(rows[name] for name in LANE))
@@ -274,8 +271,7 @@ def _process_requests(
     )
     issue_arriving_value(arrivals, money)
     refused = valued & (error != OK) & ~short
-    if refused.any():
-        money.note_rejected(ends[0][refused], ends[1][refused], low[refused], high[refused])
+    money.note_rejected(ends[0][refused], ends[1][refused], low[refused], high[refused])
     content = pa.compute.if_else(pa.array(transfer), pa.scalar(b"", pa.large_binary()), acceptance_content(count))
     return (
         DueRequests(

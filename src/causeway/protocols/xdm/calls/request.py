@@ -28,6 +28,7 @@ from causeway.protocols.shared.contents import encode_contents, is_within_limit,
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
 from causeway.protocols.shared.execution import ACCOUNTS_SCHEMA, credit_accounts
 from causeway.protocols.shared.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA, blank_messages
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.calls.allowlists import is_allowed
 from causeway.protocols.xdm.calls.arrivals import REJECTED
 from causeway.protocols.xdm.calls.open_calls import Openings, open_calls_to, pairs_calling
@@ -35,7 +36,7 @@ from causeway.protocols.xdm.chains import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOIN
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.events import ChainEvent, log_chain_events
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.state import NOBODY, RequestKind, State, blank_rows, substream
+from causeway.protocols.xdm.state import NOBODY, RequestKind, State, substream
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
 from causeway.protocols.xdm.value.balances import (
     MESSAGES,

@@ -13,13 +13,14 @@ from causeway.core.joins import lookup_rows, merge_ranges
 from causeway.core.vocabulary import Kind, ValueHolder, ValueReason
 from causeway.protocols.shared.contents import encode_contents, truncate_answers
 from causeway.protocols.shared.messages import LANE, MESSAGE_COLUMNS, blank_messages
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.calls.arrivals import REJECTED
 from causeway.protocols.xdm.calls.relay_message import DueRequests
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.events import ChainEvent, message_events
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.state import NOBODY, RESPONSE, RequestKind, State, blank_rows, lane_channels, substream
+from causeway.protocols.xdm.state import NOBODY, RESPONSE, RequestKind, State, lane_channels, substream
 from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
 from causeway.protocols.xdm.value.balances import INBOX_FEES, MESSAGES, ChainSums, Purse
 from causeway.protocols.xdm.wire import ENDPOINT, NO_ENDPOINT, PROTOCOL, TAG_BITS, Tag

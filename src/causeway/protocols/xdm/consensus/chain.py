@@ -20,15 +20,17 @@ from causeway_proofs.substrate import EMPTY_ROOT, numbers_column, to_limbs
 from causeway_proofs.xdm import LEAVES, RECEIPTS
 
 from causeway.core.frame import Frame, empty_frame
+from causeway.core.joins import merge_ranges
 from causeway.protocols.contract import BYTES, UINT32, UINT64, View, table_schema
 from causeway.protocols.shared.digests import digests, fixed_column, list_digests
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.consensus.bundles import InvalidBundle, encode_bundle, fraudulent_receipts
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.events import OPERATOR_SLASHED, ChainEvent
 from causeway.protocols.xdm.operators import Operators
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.state import State, blank_rows, encode_set, replace_domain_rows, table_from_rows
+from causeway.protocols.xdm.state import State, encode_set, replace_domain_rows, table_from_rows
 from causeway.protocols.xdm.tables import CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA, UNBOOKED_SCHEMA
 from causeway.protocols.xdm.value.books import BookError, Books, DeclaredValue, TransferRecord
 from causeway.protocols.xdm.wire import U128_BYTES
@@ -70,9 +72,8 @@ def spans_between(state: State, chain: int, after: int, last: int, *, forks: boo
 
 def height_runs(heights: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
     """Return ascending heights as contiguous ranges (first, last)."""
-    ends = np.flatnonzero(np.diff(heights, append=np.uint64(0)) != 1)
-    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
-    return list(zip(heights[starts].tolist(), heights[ends].tolist(), strict=True))
+    _, first, end = merge_ranges(heights)
+    return list(zip(first.tolist(), (end - np.uint64(1)).tolist(), strict=True))
 
 
 def heights_frame(spans: Sequence[tuple[int, int, int]]) -> Frame:
@@ -239,7 +240,7 @@ def confirm(
     latest: dict[int, int] = {}
     refused: dict[int, ChainEvent] = {}
     slashed = list[ChainEvent]()
-    declared = DeclaredValue(state["declared"], beyond) if beyond else None
+    declared = DeclaredValue(state["declared"], beyond)
     rows = RECEIPTS.decode(accepted["receipt"].cast(pa.large_binary())).require_all()
     counts = rows["inboxed_bundles"].value_lengths().to_numpy(zero_copy_only=False)
     valid = rows["inboxed_bundles"].flatten().field("bundle").to_numpy(zero_copy_only=False)
@@ -256,8 +257,7 @@ def confirm(
             refused[domain] = ChainEvent(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True)
         else:
             latest[domain] = row
-            if declared is not None:
-                declared.note(domain, moves)
+            declared.note(domain, moves)
             if row in invalid:
                 slashed.append(ChainEvent(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
     if refused:
@@ -268,7 +268,7 @@ def confirm(
         state = state.with_tables(
             unbooked=replace_domain_rows(state["unbooked"], table_from_rows(more, UNBOOKED_SCHEMA))
         )
-    if declared is not None and declared.changed:
+    if declared.changed:
         state = state.with_tables(declared=declared.frame())
     if latest:
         newest = accepted.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)

@@ -22,7 +22,7 @@ from causeway_proofs.xdm import receipt_storage_key
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.protocols.contract import AnyKernel, Chains, Inputs, View
 from causeway.protocols.shared.digests import digests
-from causeway.protocols.shared.state_tables import TrieCache, select_chains
+from causeway.protocols.shared.state_tables import TrieCache, blank_rows, select_chains
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus.chain import (
     ConsensusRanges,
@@ -35,7 +35,7 @@ from causeway.protocols.xdm.consensus.chain import (
 )
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import MESSAGES, LaneTable
-from causeway.protocols.xdm.state import State, blank_rows
+from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.storage import NOWHERE, STORAGE_SCHEMA, ChainTries, chain_tries, storage_changes
 from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, BLOCKS_SCHEMA, HISTORY_SCHEMA, TIPS_SCHEMA
 from causeway.protocols.xdm.transactions import block_hash, encode_lists

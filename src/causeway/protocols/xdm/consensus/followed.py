@@ -29,6 +29,7 @@ from causeway.core.joins import lookup_rows
 from causeway.core.vocabulary import NO_CHAIN
 from causeway.protocols.contract import View
 from causeway.protocols.shared.digests import digests, list_digests
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus.chain import (
     ConsensusRanges,
@@ -43,7 +44,7 @@ from causeway.protocols.xdm.errors import CallFailed
 from causeway.protocols.xdm.events import ChainEvent
 from causeway.protocols.xdm.operators import block_signing_bytes
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.state import State, blank_rows, replace_domain_rows, table_from_rows
+from causeway.protocols.xdm.state import State, replace_domain_rows, table_from_rows
 from causeway.protocols.xdm.tables import (
     ANCHOR_SCHEMA,
     ANCHORED_SCHEMA,

@@ -9,9 +9,10 @@ from causeway.core.frame import Frame, concat, repeat_value
 from causeway.core.vocabulary import Asset, ValueHolder, ValueReason
 from causeway.protocols.contract import NO_HOST, Chains
 from causeway.protocols.shared.execution import credit_accounts
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.consensus.chain import genesis_range
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.state import ChannelState, FeeModel, State, blank_rows
+from causeway.protocols.xdm.state import ChannelState, FeeModel, State
 from causeway.protocols.xdm.tables import (
     CHANNELS_SCHEMA,
     COSTS_SCHEMA,

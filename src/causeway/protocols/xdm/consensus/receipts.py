@@ -31,7 +31,7 @@ from causeway.protocols.contract import View
 from causeway.protocols.shared.digests import list_digests
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus.chain import TAKEN_SCHEMA, confirm, receipt_transfers, receipts
-from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.context import Context, block_number
 from causeway.protocols.xdm.errors import CallFailed
 from causeway.protocols.xdm.events import OPERATOR_SLASHED, ChainEvent
 from causeway.protocols.xdm.operators import receipt_signing_bytes
@@ -202,7 +202,7 @@ def settle_receipts(
     Returns:
         The state after, the accepted receipts (``TAKEN_SCHEMA``), and the events.
     """
-    blocks = logged["tick"].astype(np.int64) + 1
+    blocks = np.asarray(block_number(logged["tick"].astype(np.int64)))
     replacements, notices = empty_frame(TAKEN_SCHEMA), list[ChainEvent]()
     if (state["frauds"]["found"] <= np.uint64(context.number)).any():
         state, replacements, notices = _prune_frauds(state, logged, blocks, context)

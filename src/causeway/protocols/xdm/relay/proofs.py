@@ -113,6 +113,12 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
     )
 
 
+def _local_lanes(lanes: Frame, context: Context) -> Rows:
+    """Return the lanes from chains of this block to chains of this lake."""
+    local = np.isin(lanes["source"], context.chains)
+    return np.flatnonzero(local & ~np.isin(lanes["destination"], context.network.external))
+
+
 def _select_messages(
     state: State, tries: ChainTries, view: View, context: Context
 ) -> tuple[Frame, Frame, bool, int | None, list[ChainEvent]]:
@@ -125,8 +131,7 @@ def _select_messages(
     tables, numbers, waiting_lanes = {}, {}, []
     for name in ("outbox", "responses"):
         table = tables[name] = LaneTable.of(state[name])
-        local = np.isin(table.lanes["source"], context.chains)
-        own = np.flatnonzero(local & ~np.isin(table.lanes["destination"], context.network.external))
+        own = _local_lanes(table.lanes, context)
         heads = table.first_from(own, np.zeros(len(own), dtype=np.uint64))
         own, heads = own[heads >= 0], heads[heads >= 0]
         sent = table.column_at("sent", heads).astype(np.int64)
@@ -305,8 +310,7 @@ def next_provable_tick(state: State, view: View, context: Context) -> int | None
     relaying = state["relaying"]
     for name in ("outbox", "responses"):
         table = LaneTable.of(state[name])
-        lanes, external = table.lanes, context.network.external
-        own = np.flatnonzero(np.isin(lanes["source"], context.chains) & ~np.isin(lanes["destination"], external))
+        lanes, own = table.lanes, _local_lanes(table.lanes, context)
         known = lookup_rows(relaying, lanes.take(own), LANE)
         rows = table.first_from(own, _relay_state(relaying, known)[0])
         own, rows = own[rows >= 0], rows[rows >= 0]

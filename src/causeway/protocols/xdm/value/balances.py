@@ -17,9 +17,10 @@ from causeway_proofs.order import U64
 from causeway.core.frame import Frame, concat, empty_frame, repeat_value
 from causeway.core.vocabulary import ISSUED, NO_CHAIN, NO_INDEX, VALUE_SCHEMA, Asset, ValueHolder, ValueReason
 from causeway.protocols.shared.messages import LANE_COLUMNS
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.events import ChainEvent
-from causeway.protocols.xdm.state import State, blank_rows
+from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import MADE_SCHEMA, MONEY_SCHEMA, OPERATORS_SCHEMA
 from causeway.protocols.xdm.value.books import MAX_BALANCE, WORD, BookError, Books, CoveredValue, TransferRecord
 
@@ -203,7 +204,7 @@ class ChainSums:
             before = self.dues.get((payer, block), RewardDue(payer, block, 0, 0))
             self.dues[payer, block] = RewardDue(payer, block, before.amount + amount, before.messages + messages)
 
-    def sum_withheld_fees(self, chain: int) -> int:
+    def count_withheld_fees(self, chain: int) -> int:
         """Return the number of messages with a fee put on hold in this block."""
         fee_rows = [rows for rows in self.rows if int(rows["why"][0]) in (ValueReason.FEE_HELD, ValueReason.FEE_MINTED)]
         return sum(int((rows["chain"] == chain).sum()) for rows in fee_rows)

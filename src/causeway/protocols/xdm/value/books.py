@@ -29,9 +29,9 @@ from causeway_proofs.substrate import storage_prefix
 from causeway.core.frame import Frame
 from causeway.core.vocabulary import NO_INDEX, VALUE_SCHEMA, Asset, ValueHolder, ValueReason
 from causeway.protocols.shared.digests import OWN_PALLET
+from causeway.protocols.shared.state_tables import blank_rows
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.errors import TransporterError
-from causeway.protocols.xdm.state import blank_rows
 from causeway.protocols.xdm.tables import BOOKS_SCHEMA, DECLARED_SCHEMA, DRAWN_SCHEMA
 
 MAX_BALANCE = 2**128 - 1
@@ -108,6 +108,8 @@ class Books:
             BookError: The giving balance is too small (LowBalanceOnDomain for a transfer or a burn of its source, else
                 BalanceUnderflow), or the receiving sum is too large (BalanceOverflow).
         """
+        if amount == 0:
+            return
         from_chain = record in (TransferRecord.OUT, TransferRecord.CLAIMED, TransferRecord.BURNT)
         ends = (chain, foreign) if from_chain else (foreign, chain)
         source, destination = (None if end == CONSENSUS_POSITION else (Book.BALANCE, end, 0) for end in ends)
@@ -121,8 +123,6 @@ class Books:
             TransferRecord.BURNT: (ValueReason.WRITTEN_OFF, source, None, low),
         }
         why, giver, taker, error = movements[record]
-        if amount == 0:
-            return
         if giver is not None and self[giver] < amount:
             raise BookError(error)
         if taker is not None and self[taker] + amount > MAX_BALANCE:

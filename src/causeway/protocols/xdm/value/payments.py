@@ -119,7 +119,7 @@ def share_rewards(state: State, money: ChainSums, context: Context) -> State:
     added = [
         {"chain": chain, "number": context.number, "unpaid": count, "operators": encode_set(online)}
         for chain, online in absences.items()
-        if (count := money.sum_withheld_fees(chain))
+        if (count := money.count_withheld_fees(chain))
     ]
     after = concat([recorded.with_columns(unpaid=unpaid).filter(unpaid > 0), table_from_rows(added, SUBMITTERS_SCHEMA)])
     after = after.select(SUBMITTERS_SCHEMA.names)
