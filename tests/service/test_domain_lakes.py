@@ -230,7 +230,7 @@ def test_messages_of_a_following_lake_are_proved_from_it(tmp_path: Path) -> None
         under = lakes.views["near"].channels("left", "right", None)["under"]
         assert shown.envelope.proof.consensus_chain_mmr_proof.consensus_block_number <= under["number"]
         for chain in ("main", "left"):
-            with pytest.raises(InvalidInput, match=f"chain: another lake runs {chain}: what it sends is proved"):
+            with pytest.raises(InvalidInput, match=f"chain: another lake runs {chain}: extract proofs of its messages"):
                 prove_message(opened, chain, "right", nonce=0)
         with pytest.raises(InvalidInput, match="has no request 2 in channel 0"):
             prove_message(opened, "right", "left", nonce=2)

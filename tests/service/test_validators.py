@@ -153,7 +153,7 @@ def test_missing_damaged_or_misplaced_signing_marks_are_rejected(left: Left) -> 
     text = marks.read_text()
     for damaged in ("{}", text.replace('"height": 1', '"height": "1"'), text.replace('"tick": 0', '"tick": null')):
         marks.write_text(damaged)
-        with pytest.raises(InvalidInput, match="is damaged"):
+        with pytest.raises(InvalidInput, match="is corrupted"):
             left.node()
     marks.write_text(json.dumps({**json.loads(text), "chains": {}}))
     with pytest.raises(

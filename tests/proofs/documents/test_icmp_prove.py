@@ -153,8 +153,8 @@ def test_leaf_is_named_and_the_verdict_names_its_head(cli: Run, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--chain", "left"], "give one of --watermark, --ingress, --index N and --channel (with --counterparty)"),
-        (["--chain", "left", "--watermark", "--ingress"], "give one of"),
+        (["--chain", "left"], "exactly one of --watermark, --ingress, --index N and --channel (with --counterparty)"),
+        (["--chain", "left", "--watermark", "--ingress"], "exactly one of"),
         (["--watermark"], "--chain: missing"),
         (["--chain", "left", "--index", 1], "--counterparty: missing"),
         (["--chain", "left", "--counterparty", "right", "--watermark"], "watermark is of one chain; leave it out"),

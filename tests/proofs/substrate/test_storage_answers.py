@@ -53,7 +53,7 @@ def verify_valid(document: Any, trust: Any) -> DocumentVerdict:
 def test_complete_list_is_noted_as_complete() -> None:
     found = verify_valid(*proof_of(STATE, raw(ALL)))
     assert found.notes == ("all that waits for parachain 3 after relay block 9, from block 6 on",)
-    assert found.lines[1] == "nothing is stored in Parachains.UnroutedIngress(6, 3)"
+    assert found.lines[1] == "no value is stored in Parachains.UnroutedIngress(6, 3)"
     assert found.lines[0].endswith("is stored in Parachains.Watermarks(3)")
     (note,) = verify_valid(*proof_of(STATE, raw(ALL), head=False)).notes
     assert "up to relay block 9" in note and "a root does not" in note

@@ -232,7 +232,7 @@ class StorageEntry(DocumentSection):
             keys = ", ".join(format_bytes(part.key) for part in item.keys)
             location = f"{item.pallet}.{item.item}" + (f"({keys})" if keys else "")
         return (
-            f"nothing is stored in {location}"
+            f"no value is stored in {location}"
             if self.value is None
             else f"{format_bytes(self.value)} is stored in {location}"
         )
