@@ -39,15 +39,22 @@ def test_unknown_tier_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 QUICK = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines()
+SOAK = (ROOT / "tests" / "soak.txt").read_text(encoding="utf-8").splitlines()
 PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "causeway").glob("*/__init__.py"))
 INDIRECT = {"testing": r"cw\.Network\("}
 """Content of a test of a package that no test imports by name."""
 
 
-def test_quick_names_existing_tests_in_order() -> None:
+def test_quick_names_are_in_order() -> None:
     assert sorted(set(QUICK)) == QUICK
-    for file, _, test in (name.partition("::") for name in QUICK):
-        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
+
+
+@pytest.mark.parametrize("names", [QUICK, SOAK], ids=["quick", "soak"])
+def test_tier_lists_name_existing_tests(names: list[str]) -> None:
+    assert len(set(names)) == len(names)
+    for file, _, test in (name.partition("::") for name in names):
+        defined = f"def {test.partition('[')[0]}(" if test else "def test_"  # a name without test is a whole file
+        assert defined in (ROOT / file).read_text(encoding="utf-8"), (file, test)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
