@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from causeway_proofs.errors import InvalidInput
 
-from causeway.config.document import format_key, parse_key, quote_toml, read_document
+from causeway.config.document import forget_parsed, format_key, parse_key, quote_toml, read_document
 from causeway.config.faults import FaultRule
 from causeway.core.ingress_call import decode_calls
 from causeway.network.deploy import deploy_scenario
@@ -424,8 +424,11 @@ def test_a_text_is_parsed_once_and_each_reader_gets_its_own_tables(
         texts.append(text)
         return parse(text)
 
+    forget_parsed()
     monkeypatch.setattr("tomllib.loads", count_texts)
     first, second = read_scenario_document(path), read_scenario_document(path, {"network.seed": "3"})
     assert second == {"chains": [{"name": "once"}], "network": {"seed": 3}} and "network" not in first
     assert load_scenario(path).document.chains[0].name == "once"
     assert texts == [path.read_text(), "value = 3"]
+    load_scenario(path)  # a complete scenario releases its text
+    assert len(texts) == 3

@@ -90,6 +90,11 @@ def _parse_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
+def forget_parsed() -> None:
+    """Release the last parsed text, which may be large, when its scenario is complete."""
+    _parse_toml.cache_clear()
+
+
 def read_text(path: Path, what: str = "scenario") -> str:
     """Read the text of a TOML file.
 

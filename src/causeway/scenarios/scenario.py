@@ -21,6 +21,7 @@ from pydantic import Field, create_model
 
 from causeway.config.document import (
     first_difference,
+    forget_parsed,
     override_key,
     parse_document,
     parse_key,
@@ -330,6 +331,7 @@ def scenario_from(document: Mapping[str, Any], path: str, *, programs: Collectio
     document = select_protocol_tables(document, path)
     scenario = Scenario(path, validate_document(scenario_model(document, path), dict(document), path))
     _check(scenario, programs)
+    forget_parsed()
     return scenario
 
 
