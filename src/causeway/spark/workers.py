@@ -251,7 +251,7 @@ def assign_bucket(task: int, folder: str, buckets: int, homes: Mapping[int, int]
     """
     with _locked(folder):
         names = (name.partition("-") for name in os.listdir(folder))
-        claimed = {int(task): int(bucket) for task, _, bucket in names}
+        claimed = {int(other): int(bucket) for other, _, bucket in names}
         if task in claimed:
             return claimed[task]
         free = set(range(buckets)) - set(claimed.values())

@@ -20,7 +20,7 @@ from causeway.cli import completion, scenario_options, shell
 from causeway.cli.options import argument, option
 from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
 from causeway.cli.process import compile_before_use
-from causeway.core.text import escape_controls
+from causeway.core.text import count_noun, escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -259,7 +259,7 @@ def _show(
     console = stdout_console()
     freed = f", the state of {checked.freed:,} of them freed" if checked.freed else ""
     console.print(
-        f"[bold]{escape(lake)}[/bold]: {checked.heights:,} heights{freed}; {checked.files:,} files, "
+        f"[bold]{escape(lake)}[/bold]: {count_noun(checked.heights, 'height')}{freed}; {checked.files:,} files, "
         f"{checked.bytes:,} bytes"
     )
     if damaged:
@@ -300,10 +300,8 @@ def show_damage(console: Console, damaged: Sequence[str], strays: Sequence[str])
     if len(damaged) > MAX_DAMAGED:
         console.print(f"  ... and {len(damaged) - MAX_DAMAGED:,} more; --json has all of them")
     for folder, count in list(count_strays(strays).items())[:MAX_DAMAGED]:
-        what = "file" if count == 1 else "files"
-        console.print(
-            f"  stray    {count:,} {what} in {escape(escape_controls(folder))} that nothing names, and nothing reads"
-        )
+        where = f"{escape(escape_controls(folder))} that nothing names, and nothing reads"
+        console.print(f"  stray    {count_noun(count, 'file')} in {where}")
 
 
 def _difference_text(each: DifferingHeight) -> str:
@@ -321,7 +319,7 @@ def _verified_states(checked: LakeCheck, states: int) -> str:
         return "all heights"
     if states + checked.freed == checked.heights:
         return "all heights whose state is not freed"
-    return f"the {states:,} heights with state in files"
+    return f"the {count_noun(states, 'height')} with state in files"
 
 
 def _as_json(

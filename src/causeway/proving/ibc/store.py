@@ -270,13 +270,14 @@ class ZoneStore(ProvableStore):
     """
 
     def __init__(self, opened: OpenedLake, chain: str, manifest: Manifest) -> None:
-        position = opened.position(chain)
+        position, zones = opened.position(chain), read_zones(opened)
         self.opened, self.chain, self.height, self.tick = opened, chain, manifest.height, manifest.tick
-        zone = ZoneNetworkView(np.array([position], dtype=np.uint32), read_zones(opened))
+        zone = ZoneNetworkView(np.array([position], dtype=np.uint32), zones)
         # The committed part of the state; the lake's table schemas replace those of the programs' classes.
-        host_of = read_zones(opened).host_of
         names = [name for name in opened.tables.state if name not in NOT_COMMITTED]
-        state = state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in names}, {})
+        state = state_of_frames(
+            {name: opened.state_rows(manifest, name, position, zones.host_of) for name in names}, {}
+        )
         committed = commit_stores(state, zone)
         self.tree = Levels(committed.forest.nodes_of(0))
         self._application = list(committed.application.entries()[0].items())

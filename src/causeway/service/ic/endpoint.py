@@ -160,6 +160,7 @@ class IcEndpoint(Endpoint):
     """Served lake of subnets."""
 
     status_answer = SubnetStatusAnswer
+    views: SubnetViews
     exchange: XNetExchange
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:

@@ -219,12 +219,12 @@ def relay_receipts(direction: relay_state.ChainPair, place: RelayPlacement) -> P
         direction: The direction.
         place: Placement of the chains.
     """
-    known: answers.ReceiptedAnswer = yield relay_state.ReadReceipted(direction.other, place.consensus, direction.source)
-    if known.unbooked is not None:
+    last: answers.ReceiptedAnswer = yield relay_state.ReadReceipted(direction.other, place.consensus, direction.source)
+    if last.unbooked is not None:
         books = f"the books of {place.consensus}"
-        why = f"{books} refused the receipt of block {known.unbooked}: none is confirmed any more"
-        return DomainPass(PassOutcome.REFUSED, mark=known.unbooked, why=why)
-    found: answers.ReceiptsAnswer = yield relay_state.ReadReceipts(direction.end, direction.source, known.number)
+        why = f"{books} refused the receipt of block {last.unbooked}: none is confirmed any more"
+        return DomainPass(PassOutcome.REFUSED, mark=last.unbooked, why=why)
+    found: answers.ReceiptsAnswer = yield relay_state.ReadReceipts(direction.end, direction.source, last.number)
     domain = place.domain(direction.source)
     items = [SignedReceipt(domain, one.receipt, one.signature) for one in found.receipts]
     sizes = [len(one.receipt) + len(one.signature) for one in items]
@@ -233,7 +233,7 @@ def relay_receipts(direction: relay_state.ChainPair, place: RelayPlacement) -> P
         data = encode_transaction(Receipts(tuple(batch)))
         yield Submit(direction.other, place.consensus, data, len(batch), last=row == len(batches) - 1)
     state = PassOutcome.SUBMITTED if items else PassOutcome.IDLE
-    return DomainPass(state, len(items), len(items), len(batches), (known.number, known.confirmed))
+    return DomainPass(state, len(items), len(items), len(batches), (last.number, last.confirmed))
 
 
 def relay_messages(
@@ -251,12 +251,12 @@ def relay_messages(
     due = due_lanes(ours, theirs)
     # The nonce up to which the other chain has received everything, by lane.
     known = {one.channel: one for one in theirs.channels}
-    found: dict[relay_state.Key, int] = {}
+    received: dict[relay_state.Key, int] = {}
     for one in ours.channels:
         other = known.get(one.channel)
-        found[one.channel, False] = 0 if other is None else min(other.next_inbox, one.next_outbox)
-        found[one.channel, True] = 0 if other is None else min(other.next_response, one.next_inbox)
-    waited = memory.waited(found, theirs.best, theirs.height, due=bool(due))
+        received[one.channel, False] = 0 if other is None else min(other.next_inbox, one.next_outbox)
+        received[one.channel, True] = 0 if other is None else min(other.next_response, one.next_inbox)
+    waited = memory.waited(received, theirs.best, theirs.height, due=bool(due))
     longest = place.limits.longest_wait
     if not due:
         memory.lanes.clear()
