@@ -166,14 +166,7 @@ def run_column(planned: PlannedRun, lake: str, *, resume: bool = False) -> RunOu
         try:
             output, errors = run.communicate()
         except KeyboardInterrupt:
-            # Ask a run to end after its next commit; kill it after a grace period.
-            with contextlib.suppress(ProcessLookupError):
-                run.send_signal(signal.SIGTERM)
-            try:
-                run.wait(GENTLE_SECONDS)
-            except (subprocess.TimeoutExpired, KeyboardInterrupt):
-                run.kill()
-                run.wait()
+            _stop(run)
             raise
     if run.returncode in (INTERRUPTED_CODE, -signal.SIGINT):
         raise KeyboardInterrupt
@@ -182,6 +175,17 @@ def run_column(planned: PlannedRun, lake: str, *, resume: bool = False) -> RunOu
             found = load_json(output)
             return RunOutcome({**found, **dict.fromkeys(_MEASURED)} if resume else found)
     return RunOutcome(None, _failure_reason(run.returncode, errors).removeprefix(f"{planned.scenario.path}: "))
+
+
+def _stop(run: subprocess.Popen[bytes]) -> None:
+    """Ask a run to end after its next commit; kill it after a grace period or a second interrupt."""
+    with contextlib.suppress(ProcessLookupError):
+        run.send_signal(signal.SIGTERM)
+    try:
+        run.wait(GENTLE_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        run.kill()
+        run.wait()
 
 
 def _failure_reason(code: int, errors: bytes | None) -> str:
