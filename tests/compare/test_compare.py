@@ -484,6 +484,14 @@ def test_file_with_invalid_numbers_is_no_comparison(four, tmp_path, key, number)
         read_comparison(tmp_path / "compare.json")
 
 
+def test_file_with_an_unknown_word_for_a_guarantee_is_no_comparison(four, tmp_path):
+    found = four[0].as_json()
+    found["guarantees"]["ic"][0]["holds"] = "maybe"
+    (tmp_path / "compare.json").write_text(json.dumps(found))
+    with pytest.raises(InvalidInput, match="is not what causeway compare --json prints"):
+        read_comparison(tmp_path / "compare.json")
+
+
 def test_interval_line_reports_the_state_at_its_end(four):
     found = four[0].as_json()
     steps = {"ibc": [[2, 30], [4, 10]], "xdm": [[30, 10], [2_000, 30]]}

@@ -325,6 +325,16 @@ def test_protocols_are_shown_side_by_side() -> None:
     assert made.count("<section") == 5
 
 
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [(["order", {"holds": "maybe"}], KeyError), (["order"], ValueError), (["order", "yes", "no"], ValueError)],
+)
+def test_table_of_guarantees_rejects_unknown_words_and_other_lengths(row: list[Any], error: type[Exception]) -> None:
+    table = {"columns": ["", "holds"], "rows": [row]}
+    with pytest.raises(error):
+        compare_page({"title": "x", "columns": [], "rows": [], "guarantees": {"xdm": table}})
+
+
 def test_order_by_block_alone_has_no_elapsed_time() -> None:
     row = {
         "check": "causality",

@@ -152,8 +152,22 @@ def _coinciding_lines(series: Mapping[str, Sequence[float | None]]) -> str | Non
 def _word_table(table: Mapping[str, Any] | None, title: str) -> Markup:
     if not table or not table["rows"]:
         return Markup("")
-    return render_piece("elements/word_table.html", title=title, columns=table["columns"], rows=table["rows"],
-                        holds=_HOLDS, badge=verdict_badge)  # fmt: skip
+    columns = table["columns"]
+    rows = [
+        (_word(first), [(column, _word(cell)) for column, cell in zip(columns[1:], others, strict=True)])
+        for first, *others in table["rows"]
+    ]
+    return render_piece("elements/word_table.html", title=title, columns=columns, rows=rows)
+
+
+def _word(cell: Any) -> Markup:
+    """Render a cell: a text, a verdict, or a guarantee that holds or not, with an explanation."""
+    if not isinstance(cell, Mapping):
+        return escape_html("" if cell is None else cell)
+    if "verdict" in cell:
+        return escape_html("-") if cell["verdict"] is None else verdict_badge(cell["verdict"])
+    badge = verdict_badge(_HOLDS[cell["holds"]], cell["holds"]) if cell.get("holds") else Markup("")
+    return element("div", badge + element("span", escape_html(cell.get("text") or "")), class_="said")
 
 
 def _tones(compare: ComparisonData) -> dict[str, str]:
