@@ -120,6 +120,11 @@ def test_charts_escape_their_texts() -> None:
     assert [each.get("width") for each in rows.iter("rect")] == ["100%", "25%"]
 
 
+def test_attributes_are_escaped_also_if_they_are_markup() -> None:
+    made = element("a", "x", title=Markup('"><b onclick="x">'))
+    assert parsed(made).attrib == {"title": '"><b onclick="x">'} and "<b" not in made
+
+
 def test_tables_escape_text_omit_empty_columns_and_count_omissions() -> None:
     columns = [
         TableColumn("name", "name"),

@@ -108,7 +108,7 @@ def format_share(value: float) -> str:
 
 
 def element(tag: str, content: Iterable[Markup] | Markup | str = "", /, **attributes: object) -> Markup:
-    """Render an element of HTML or SVG; content that is not ``Markup`` is escaped.
+    """Render an element of HTML or SVG; attributes, and content that is not ``Markup``, are escaped.
 
     Args:
         tag: the tag.
@@ -119,7 +119,7 @@ def element(tag: str, content: Iterable[Markup] | Markup | str = "", /, **attrib
         The element.
     """
     named = Markup("").join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), escape_unseen(value))
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), escape_unseen(str(value)))
         for key, value in attributes.items()
         if value is not None
     )
