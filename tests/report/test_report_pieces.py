@@ -120,6 +120,23 @@ def test_charts_escape_their_texts() -> None:
     assert [each.get("width") for each in rows.iter("rect")] == ["100%", "25%"]
 
 
+@pytest.mark.parametrize(
+    ("at", "series"),
+    [
+        ([0, 10], []),
+        ([5], []),
+        ([5], [ChartSeries("y", [])]),
+        ([0, 10], [ChartSeries("y", [None])]),
+        ([5, 5], [ChartSeries("y", [None])]),
+    ],
+)
+@pytest.mark.parametrize("log", [False, True])
+def test_chart_without_values_is_empty(at: list[float], series: list[ChartSeries], log: bool) -> None:
+    chart = time_chart("x", at, series, axis="tick", filled=True, log=log)
+    assert [each.get("d") for each in parsed(chart).iter("path")] in ([], ["", ""])
+    assert "nan" not in chart.lower() and "inf" not in chart.lower()
+
+
 def test_attributes_are_escaped_also_if_they_are_markup() -> None:
     made = element("a", "x", title=Markup('"><b onclick="x">'))
     assert parsed(made).attrib == {"title": '"><b onclick="x">'} and "<b" not in made

@@ -232,7 +232,7 @@ def time_chart(
     Args:
         title: its title.
         at: edges of the intervals, one more than values; seconds since 1970 (``axis`` ``time``), ticks or heights.
-        series: at most six.
+        series: at most six; without any, or without values, the chart is empty.
         unit: of the values; see ``format_in_unit``.
         axis: ``time``, or the name of one step such as ``tick``.
         filled: fill the area below the first line.
@@ -246,15 +246,12 @@ def time_chart(
         ValueError: the lengths differ, or there are more than ``MAX_POINTS`` intervals.
     """
     cells = len(at) - 1
-    if not 1 <= cells <= MAX_POINTS or any(len(each.values) != cells for each in series):
+    if not 0 <= cells <= MAX_POINTS or any(len(each.values) != cells for each in series):
         raise ValueError(f"{len(at)} edges: must be one more than values, and at most {MAX_POINTS + 1}")
     scale = fit_scale([value for each in series for value in each.values if value is not None], unit)
     begin, span = at[0], (at[-1] - at[0]) or 1.0
     edges = [_x_share(edge - begin, span, log) for edge in at]
-    figures = [
-        [format_in_unit(value, unit) for value in values]
-        for values in zip(*(each.values for each in series), strict=True)
-    ]
+    figures = [[format_in_unit(each.values[cell], unit) for each in series] for cell in range(cells)]
     names = [each.name for each in series]
     tips = [
         "\n".join([_interval(*interval, axis), *map("{}: {}".format, names, texts)])
