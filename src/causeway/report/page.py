@@ -50,6 +50,19 @@ SCRIPT = _content("page.js")
 """Tips of charts, colour scheme switch and table filters. A page is complete without it."""
 
 
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+POLICY = "; ".join(
+    (
+        *("default-src 'none'", f"style-src {_digest(STYLE)}", f"script-src {_digest(SCRIPT)}", "img-src data:"),
+        *("base-uri 'none'", "form-action 'none'"),
+    )
+)
+"""The content security policy: only the style and the script of the page, by digest."""
+
+
 @dataclass(frozen=True)
 class PageSection:
     """A part of a page.
@@ -84,23 +97,12 @@ def render_page(
         sections=sections,
         verdict=verdict,
         foot=foot,
-        policy=content_security_policy(),
+        policy=POLICY,
         style=Markup(STYLE),
         script=Markup(SCRIPT),
         icon=verdict_icon(verdict),
         made_by=GENERATOR,
     )
-
-
-def content_security_policy() -> str:
-    """Return the policy of a page: only its own style and script, by digest.
-
-    Returns:
-        The policy.
-    """
-    style, script = (f"'sha256-{_digest(text)}'" for text in (STYLE, SCRIPT))
-    parts = ["default-src 'none'", f"style-src {style}", f"script-src {script}", "img-src data:"]
-    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
 
 
 def render_template(template: str, **content: Any) -> str:
@@ -157,10 +159,6 @@ def template_environment() -> Environment:
     return found
 
 
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 _SIGNS: dict[str | None, tuple[str, str]] = {
     Verdict.PASSED: ("#137a47", "M4 8.5l2.8 2.8L12 5.2"),
     Verdict.FAILED: ("#bd261b", "M5 5l6 6M11 5l-6 6"),
@@ -192,10 +190,10 @@ def verdict_icon(verdict: str | None, sign: str | None = None, width: float = 2)
 
 __all__ = [
     "GENERATOR",
+    "POLICY",
     "SCRIPT",
     "STYLE",
     "PageSection",
-    "content_security_policy",
     "render_page",
     "render_piece",
     "render_template",
