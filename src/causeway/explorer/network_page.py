@@ -23,7 +23,6 @@ from causeway.ledger.schema import LANE
 from causeway.report.elements import (
     KeyFigure,
     TableCell,
-    TableColumn,
     element,
     format_count,
     format_in_unit,
@@ -129,10 +128,8 @@ def _edge(which: str, known: str, end: GraphNode, lanes: int, messages: int, pen
 
 def _chains(view: LedgerView, rows: Sequence[Mapping[str, Any]]) -> Markup:
     of = {row["chain"]: row for row in rows}
-    columns = table_columns("chain:name") + [
-        TableColumn(title, "number")
-        for title in ("sent", "received", "pending out", "pending in", "lanes out", "lanes in", "last height")
-    ]
+    titles = ("sent", "received", "pending out", "pending in", "lanes out", "lanes in", "last height")
+    columns = table_columns("chain:name", *(f"{title}:number" for title in titles))
     cells: list[list[TableCell]] = []
     for chain in view.chains[: 4 * PAGE]:
         row = of.get(chain, {})

@@ -15,7 +15,6 @@ from causeway.ledger.outcomes import UNSUCCESSFUL
 from causeway.report.charts import ChartSeries, axis_text, time_chart
 from causeway.report.elements import (
     KeyFigure,
-    TableColumn,
     element,
     escape_html,
     format_count,
@@ -379,9 +378,8 @@ def _latency_charts(data: Data) -> list[Markup]:
         if row is not None
     ]
     if cells:
-        columns = table_columns("delay") + [
-            TableColumn(each, "number") for each in ("median", "90 %", "99 %", "longest", "messages")
-        ]
+        titles = ("median", "90 %", "99 %", "longest", "messages")
+        columns = table_columns("delay", *(f"{each}:number" for each in titles))
         inner = render_table(columns, cells, caption="Latency", stacked=True)
         head = [element("p", "Latency", class_="chart-title"), element("p", _DELAYS, class_="note")]
         found.append(element("div", [*head, inner], class_="panel-box"))

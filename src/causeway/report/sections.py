@@ -133,8 +133,7 @@ def _movements(value: Data) -> list[Markup]:
     found = value["movements"]
     if not found["rows"]:
         return []
-    columns = table_columns("reason:name", "asset:name", "fee", "movements:number")
-    columns += table_columns("amount:number")
+    columns = table_columns("reason:name", "asset:name", "fee", "movements:number", "amount:number")
     rows = [
         [row["why"], row["asset"], "fee" if row["is_fee"] else None, row["movements"], group_digits(row["amount"])]
         for row in found["rows"]
@@ -148,8 +147,10 @@ def _sums(value: Data) -> list[Markup]:
     found = value["sums"]
     if not found["rows"]:
         return []
-    columns = table_columns("from:name", "to:name", "lane:name", "asset:name")
-    columns += table_columns("difference:number", *(f"{each}:number" for each in _SUMMED))
+    columns = table_columns(
+        *("from:name", "to:name", "lane:name", "asset:name"),
+        *(f"{each}:number" for each in ("difference", *_SUMMED)),
+    )
     rows = [
         [
             *(row["source"] or "?", row["destination"], row["lane"], row["asset"], group_digits(row["difference"])),
@@ -169,8 +170,7 @@ def _abroad(value: Data) -> list[Markup]:
     found = value["abroad"]
     if not found["rows"]:
         return []
-    columns = table_columns("chain:name", "abroad:name", "asset:name", "left:number")
-    columns += table_columns("came back:number")
+    columns = table_columns("chain:name", "abroad:name", "asset:name", "left:number", "came back:number")
     rows = [
         [*(row[each] for each in ABROAD), row["asset"], group_digits(row["left"]), group_digits(row["back"])]
         for row in found["rows"]
@@ -196,8 +196,10 @@ def completeness_section(data: Data) -> PageSection:
     chains, gaps = found["chains"], found["gaps"]
     items = [element("li", escape_html(each)) for each in _remarks(found)]
     parts = [element("ul", items, class_="remarks"), element("h3", "Chains")]
-    titles = (("chain", "name"), ("rows", "number"), ("last height", "number"), ("last time", "time"))
-    columns = table_columns(*(TableColumn(*each) for each in titles), TableColumn("covered", "number", _COVERED))
+    columns = table_columns(
+        *("chain:name", "rows:number", "last height:number", "last time:time"),
+        TableColumn("covered", "number", _COVERED),
+    )
     rows = [
         [row["chain"], row["rows"], row["last_height"], row["last_time"], format_in_unit(row["covered"], "share")]
         for row in chains["rows"]
@@ -206,8 +208,10 @@ def completeness_section(data: Data) -> PageSection:
         render_table(columns, rows, caption="Coverage of each chain", more=chains["more"], stacked=True, tall=True)
     )
     if gaps["rows"]:
-        columns = table_columns("from:name", "to:name", "lane:name", "side")
-        columns += table_columns("rows:number", "missing:number", "in runs:number", "other end")
+        columns = table_columns(
+            *("from:name", "to:name", "lane:name", "side"),
+            *("rows:number", "missing:number", "in runs:number", "other end"),
+        )
         rows = [
             [
                 *(row["source"] or "?", row["destination"], row["lane"], row["side"], row["rows"]),
@@ -269,17 +273,12 @@ def lanes_section(data: Data) -> PageSection | None:
 
 
 def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
-    columns = table_columns("from:name", "to:name", "lane:name", "protocol:name")
-    columns += table_columns("messages:number", TableColumn("pending", "number", "sent, without an outcome"))
-    columns += table_columns(
-        TableColumn("oldest", "number", "age of the oldest pending message at the end of the input")
-    )
     delay = "" if measure is None else f"{MEASURES[measure].lower()} "
-    columns += table_columns(
-        "fees:number",
-        TableColumn(f"{delay}median", "number"),
-        TableColumn(f"{delay}99 %", "number"),
-        "violations:number",
+    columns = table_columns(
+        *("from:name", "to:name", "lane:name", "protocol:name", "messages:number"),
+        TableColumn("pending", "number", "sent, without an outcome"),
+        TableColumn("oldest", "number", "age of the oldest pending message at the end of the input"),
+        *("fees:number", f"{delay}median:number", f"{delay}99 %:number", "violations:number"),
         TableColumn("unknown", "number", "findings that a hole in the input may explain"),
     )
     rows = []
