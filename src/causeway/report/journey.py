@@ -58,22 +58,23 @@ def draw_journey(
         lane=lane,
         outcome=row_outcome_mark(message, verdict),
         legs=_legs(steps, clock),
-        about=[(title, value) for title, value in _about(message) if value is not None],
+        about=_about(message),
         steps=[_step(each, clock) for each in shown],
         left_out=len(groups) - len(shown),
         noted=_NOTED,
     )
 
 
-def _about(message: JourneyMessage) -> list[tuple[str, str | None]]:
-    """Return names of the message with their titles; None is omitted."""
-    return [
+def _about(message: JourneyMessage) -> list[tuple[str, str]]:
+    """Return the known names of the message with their titles."""
+    names = (
         ("id", message["message_id"] if message["index"] is not None else None),
         ("answers", message["answers"]),
         ("journey", message["journey"] if message["journey"] != message["message_id"] else None),
         ("from", message["sender"]),
         ("to", message["receiver"]),
-    ]
+    )
+    return [(title, name) for title, name in names if name is not None]
 
 
 @dataclass(frozen=True)
