@@ -30,9 +30,9 @@ __all__ = [
     "empty_part",
     "number_box",
     "page_links",
-    "render_element",
     "render_explorer_page",
     "render_form",
+    "render_piece",
     "static_files",
     "turn_link",
 ]
@@ -168,8 +168,8 @@ def _environment() -> Environment:
     return template_environment().overlay(loader=ChoiceLoader(loaders))
 
 
-def render_element(template: str, **content: object) -> Markup:
-    """Render a template of the explorer as an element of a page.
+def render_piece(template: str, **content: object) -> Markup:
+    """Render a template of the explorer or the report as an element of a page.
 
     Args:
         template: name of the template.
@@ -178,7 +178,7 @@ def render_element(template: str, **content: object) -> Markup:
     Returns:
         HTML.
     """
-    return Markup(_environment().get_template(f"elements/{template}").render(**content))
+    return Markup(_environment().get_template(template).render(**content))
 
 
 def empty_part(ident: str, title: str, note: str, above: Markup | None = None) -> PagePart:

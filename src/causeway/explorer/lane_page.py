@@ -27,8 +27,8 @@ from causeway.explorer.frame import (
     PagePart,
     empty_part,
     number_box,
-    render_element,
     render_form,
+    render_piece,
     turn_link,
 )
 from causeway.explorer.network_page import PageNotFound, pending_age
@@ -239,7 +239,7 @@ def _queue(
         f"; shown are the newest {len(squares)}" if following and most - least >= WINDOW_SIZE else ""
     )
     legend = [(look, ", ".join(keys[look])) for look in looks]
-    body = render_element("queue.html", squares=squares, ends=ends, legend=legend)
+    body = render_piece("elements/queue.html", squares=squares, ends=ends, legend=legend)
     body += _navigation(own, first, least, most, figures["oldest_pending_index"])
     return [PagePart("queue", "Queue", body, f"{lead}."), PagePart("messages", "Messages", _messages(lives))]
 

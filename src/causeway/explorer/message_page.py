@@ -20,7 +20,7 @@ from causeway.audit.verdict import Verdict as Audited
 from causeway.core.arrow_types import to_python_rows
 from causeway.core.text import count_noun, to_one_line
 from causeway.explorer.addresses import LINKS, PageRequest, message_address, message_values, page_address
-from causeway.explorer.frame import ExplorerPage, PagePart, render_element
+from causeway.explorer.frame import ExplorerPage, PagePart, render_piece
 from causeway.explorer.network_page import PageNotFound
 from causeway.explorer.overview import lane_link, name_link
 from causeway.explorer.sequence_diagram import draw_sequence
@@ -146,7 +146,7 @@ def _proofs(view: LedgerView, traced: MessageTrace) -> Markup:
                 href = page_address("/proof", {**message_values(history_key(life)), "offer": place})
                 title, _, words = offer.what.partition(": ")
                 offers.append((title.capitalize(), to_one_line(words), f"{life.kind} {life.index}", href))
-    return render_element("proofs.html", offers=offers, note=note)
+    return render_piece("elements/proofs.html", offers=offers, note=note)
 
 
 def provable_offers(opened: OpenedLake, life: MessageHistory) -> tuple[ProofOffer, ...]:
@@ -256,7 +256,7 @@ def proof_page(query: PageRequest, proof: PageProof) -> ExplorerPage:
         )
     ]
     lines = [to_one_line(line.strip()) for line in proof.proved.proved.lines]
-    body = render_element("proof.html", lines=lines, files=files, names=names)
+    body = render_piece("elements/proof.html", lines=lines, files=files, names=names)
     summary = verdict + Markup(" ") + escape_html(to_one_line(words))
     sections = [PagePart("proof", title.capitalize(), body, summary, back)]
     if proof.verdict.tracks and proof.verdict.trust is not None:
@@ -275,7 +275,8 @@ def proof_page(query: PageRequest, proof: PageProof) -> ExplorerPage:
             for track in proof.verdict.tracks
         ]
         lead = f"From the claim to the trusted {to_one_line(proof.verdict.trust.subject)}."
-        sections.append(PagePart("path", "The path of the proof", render_element("tracks.html", tracks=tracks), lead))
+        path = render_piece("elements/tracks.html", tracks=tracks)
+        sections.append(PagePart("path", "The path of the proof", path, lead))
     return ExplorerPage(title.capitalize(), sections, "Lanes")
 
 
