@@ -221,18 +221,18 @@ def _queue(
     last = min(first + WINDOW_SIZE - 1, MAX_INDEX)
     lives = [_QueueMessage.of(life, wrong) for life in window_histories(view.ledger, own, first, last)]
     by_index = {each.life.index: each for each in lives}
-    squares: list[tuple[OutcomeStyle, str, str | None]] = []
+    squares: list[tuple[OutcomeStyle | None, str, str | None]] = []
     keys: dict[OutcomeStyle, list[str]] = {}
     for index in range(first, min(last, max(most, first)) + 1):
         message = by_index.get(index)
         if message is None:
-            squares.append((OUTCOME_STYLES[Outcome.UNKNOWN], f"{index}: not seen", None))
+            squares.append((None, f"{index}: not seen", None))
             continue
         words = keys.setdefault(message.look, [])
         word = "in a violation" if message.wrong else outcome_word(message.outcome)
         words += [word] if word not in words else []
         label = f"{index}: {outcome_word(message.outcome)}"
-        squares.append((message.look, label, message_address(history_key(message.life)) or ""))
+        squares.append((message.look, label, message_address(history_key(message.life))))
     looks = [look for look in dict.fromkeys((*OUTCOME_STYLES.values(), FINDING_STYLE)) if look in keys]
     ends = first, min(last, max(most, first))
     lead = f"Indices {least} to {most}" + (
@@ -245,18 +245,20 @@ def _queue(
 
 
 def _navigation(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
-    before = max(least, first - WINDOW_SIZE) if first > least else None
-    after = first + WINDOW_SIZE if first + WINDOW_SIZE <= most else None
-    begins = [("First", least), ("Before", before), ("Next", after), ("Oldest pending", oldest)]
-    links = [
-        turn_link(word, None if begin is None or begin == first else lane_address(own, **{"from": begin}))
-        for word, begin in begins
-        if word != "Oldest pending" or begin is not None
-    ]
-    links.insert(3, element("a", "Newest", href=lane_address(own)))
+    def link(word: str, begin: int | None) -> Markup:
+        return turn_link(word, None if begin in (None, first) else lane_address(own, **{"from": begin}))
+
     values = dict(zip(LANE, own, strict=True))
-    links.append(element("a", "Over time", href=page_address("/lane/time", values)))
-    return element("div", [*links, render_form("/lane", [number_box("from", "Index")], values)], class_="turn")
+    parts = [
+        link("First", least),
+        link("Before", max(least, first - WINDOW_SIZE) if first > least else None),
+        link("Next", first + WINDOW_SIZE if first + WINDOW_SIZE <= most else None),
+        turn_link("Newest", lane_address(own)),
+        *([] if oldest is None else [link("Oldest pending", oldest)]),
+        turn_link("Over time", page_address("/lane/time", values)),
+        render_form("/lane", [number_box("from", "Index")], values),
+    ]
+    return element("div", parts, class_="turn")
 
 
 def _messages(lives: Sequence[_QueueMessage]) -> Markup:
