@@ -369,7 +369,7 @@ def _node(
         parts.append(element("circle", **ring, stroke_dasharray="3 3"))
     parts.append(element("circle", cx=format_coordinate(x), cy=format_coordinate(y), r=format_coordinate(radius)))
     if labelled:
-        parts.append(element("text", safe_name(node.called, 22), **(_label_position(at, radius, middle)), class_=None))
+        parts.append(element("text", safe_name(node.called, 22), **_label_position(at, radius, middle)))
     state = "bad" if violated else _busy(pending, messages)
     hub = "hub" if node.role else "" if node.seen else "unseen-end"
     tag = "g" if node.href is None else "a"
