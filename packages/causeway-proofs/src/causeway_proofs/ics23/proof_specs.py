@@ -217,6 +217,8 @@ def _form_of(spec: ProofSpec) -> StoreForm:
 
 
 # Looked up once, because attribute access on a generated enum is slow.
+_NO_HASH, _SHA256 = HashOp.NO_HASH, HashOp.SHA256
+
 TENDERMINT_INNER_PREFIX = b"\x01"
 IAVL_REMAINDERS = (1, 34)
 """Bytes of an IAVL inner prefix after its numbers: length byte, perhaps left child and one."""
@@ -272,7 +274,7 @@ def do_hash(hash_op: HashOp, preimage: bytes) -> bytes:
 
 def do_hash_or_noop(hash_op: HashOp, preimage: bytes) -> bytes:
     """Return the hash of ``preimage``, or ``preimage`` itself for ``NO_HASH``."""
-    return preimage if hash_op == HashOp.NO_HASH else do_hash(hash_op, preimage)
+    return preimage if hash_op == _NO_HASH else do_hash(hash_op, preimage)
 
 
 def do_length(length_op: LengthOp, data: bytes) -> bytes:
@@ -324,7 +326,7 @@ def apply_inner(inner: InnerOp, child: bytes) -> bytes:
         raise EmptyOperand("inner op needs child value")
     preimage = inner.prefix + child + inner.suffix
     hash_op = inner.hash
-    return sha256(preimage).digest() if hash_op == HashOp.SHA256 else do_hash(hash_op, preimage)
+    return sha256(preimage).digest() if hash_op == _SHA256 else do_hash(hash_op, preimage)
 
 
 def check_leaf_against_spec(leaf: LeafOp, rules: SpecRules) -> None:
@@ -402,7 +404,7 @@ def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
     Raises:
         SpecMismatch: the prefix has another form, or an inner node is not hashed with SHA-256.
     """
-    if layer and hash_op == HashOp.SHA256 and _IAVL_INNER(prefix) and prefix[0] >= 2 * layer:
+    if layer and hash_op == _SHA256 and _IAVL_INNER(prefix) and prefix[0] >= 2 * layer:
         return
     height, position = _read_varint(prefix, 0, "height")
     if height < 0 or height < layer:
@@ -426,7 +428,7 @@ def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
     else:
         if remainder not in IAVL_REMAINDERS:
             raise SpecMismatch(f"remainder of prefix must be of length 1 or 34, got: {remainder}")
-        if hash_op != HashOp.SHA256:
+        if hash_op != _SHA256:
             raise SpecMismatch("IAVL hash op must be SHA256")
 
 
