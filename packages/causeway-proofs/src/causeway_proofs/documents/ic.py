@@ -25,9 +25,9 @@ from causeway_proofs.errors import CausewayError, InvalidInput, ProofError
 from causeway_proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_head, cbor_text
 from causeway_proofs.ic.certificate import Certificate, decode_certificate, read_time, require_in_ranges, tree_root
 from causeway_proofs.ic.certification import Freshness, VerifiedCertificate, verify_certificate
-from causeway_proofs.ic.errors import MalformedCertificate, WrongSubnet
+from causeway_proofs.ic.errors import MalformedCertificate, WrongSubnet, path_text
 from causeway_proofs.ic.hash_tree import HashTree
-from causeway_proofs.ic.lookup import format_path, path_steps
+from causeway_proofs.ic.lookup import path_steps
 from causeway_proofs.ic.messages import (
     Data,
     StreamMessage,
@@ -120,7 +120,7 @@ class PathClaim(DocumentSection):
     @property
     def title(self) -> str:
         """Return the path with its bytes."""
-        where = format_path(self.path)
+        where = path_text(self.path)
         return f"there is nothing at {where}" if self.value is None else f"{format_bytes(self.value)} is at {where}"
 
 
@@ -262,7 +262,7 @@ class IcCertificate(ProofDocument):
                 raise InvalidInput(f"paths[{position}]: give either a value, or absent as true")
             if claim.path[0] == REQUEST_STATUS and self.canister_id is None:
                 raise InvalidInput(
-                    f"canister_id: missing; {format_path(claim.path[:1])} in paths[{position}] is the word of the "
+                    f"canister_id: missing; {path_text(claim.path[:1])} in paths[{position}] is the word of the "
                     "canister's subnet, which must be known"
                 )
 
@@ -375,7 +375,7 @@ def _require_shown(verified: VerifiedCertificate, claim: PathClaim) -> None:
     value = verified.value(claim.path)
     if value != claim.value:
         raise ClaimMismatch(
-            f"{format_bytes(value)} is at {format_path(claim.path)}, claimed is {format_bytes(claim.value or b'')}"
+            f"{format_bytes(value)} is at {path_text(claim.path)}, claimed is {format_bytes(claim.value or b'')}"
         )
 
 

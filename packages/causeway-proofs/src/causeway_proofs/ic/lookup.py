@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from causeway_proofs.errors import MOST_SHOWN_BYTES, hex_text
-from causeway_proofs.ic.errors import PathNotProven
+from causeway_proofs.ic.errors import PathNotProven, path_text
 from causeway_proofs.ic.hash_tree import Empty, Fork, HashTree, Labeled, Leaf, Pruned, digest
 from causeway_proofs.steps import Step
 
@@ -111,7 +110,7 @@ def require_value(tree: HashTree, path: Sequence[bytes]) -> bytes:
     """
     found = lookup_path(tree, path)
     if found.status is not LookupStatus.FOUND:
-        raise PathNotProven(f"the tree shows no leaf at {format_path(path)}: {_explain(found.status)}")
+        raise PathNotProven(f"the tree shows no leaf at {path_text(path)}: {_explain(found.status)}")
     return found.value
 
 
@@ -127,7 +126,7 @@ def require_absent(tree: HashTree, path: Sequence[bytes]) -> None:
     """
     status = lookup_path(tree, path).status
     if status is not LookupStatus.ABSENT:
-        raise PathNotProven(f"the tree does not show {format_path(path)} to be absent: {_explain(status)}")
+        raise PathNotProven(f"the tree does not show {path_text(path)} to be absent: {_explain(status)}")
 
 
 def path_steps(tree: HashTree, path: Sequence[bytes]) -> tuple[Step, ...]:
@@ -152,25 +151,15 @@ def path_steps(tree: HashTree, path: Sequence[bytes]) -> tuple[Step, ...]:
         place = MapNodes(node).place(label)
         if place.found is None:
             if not place.proves_absence:
-                raise PathNotProven(f"the tree shows nothing of {format_path(path)}: {_explain(LookupStatus.UNKNOWN)}")
-            first = Step("absent", f"{format_path(path[: at + 1])} is not in the map", digest(node))
+                raise PathNotProven(f"the tree shows nothing of {path_text(path)}: {_explain(LookupStatus.UNKNOWN)}")
+            first = Step("absent", f"{path_text(path[: at + 1])} is not in the map", digest(node))
             break
         way.append(_steps_up(node, place.found, place.positions[0]))
         node = place.found.subtree
     if first is None:
         kind = "leaf" if isinstance(node, Leaf) else "pruned" if isinstance(node, Pruned) else "subtree"
-        first = Step(kind, format_path(path), digest(node))
+        first = Step(kind, path_text(path), digest(node))
     return (first, *(step for steps in reversed(way) for step in steps))
-
-
-def format_path(path: Sequence[bytes]) -> str:
-    """Format ``path`` for display: printable labels as text, others in hexadecimal."""
-    return "/" + "/".join(
-        label.decode("ascii")
-        if 0 < len(label) <= MOST_SHOWN_BYTES and label.isascii() and label.decode("ascii").isprintable()
-        else "0x" + hex_text(label)
-        for label in path
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +220,7 @@ def _steps_up(top: HashTree, found: Labeled, position: int) -> list[Step]:
         assert isinstance(node, Fork)
         steps.append(Step("fork", f"{'left' if bit == '1' else 'right'} sibling", digest(node)))
         node = node.right if bit == "1" else node.left
-    steps.append(Step("labeled", format_path([found.label]), digest(found)))
+    steps.append(Step("labeled", path_text([found.label]), digest(found)))
     steps.reverse()
     return steps
 
@@ -329,7 +318,7 @@ def _open_map(top: HashTree, below: dict[bytes, _Request]) -> _RetainedMap:
         if place.found is not None:
             requests[place.positions[0]] = part
         elif not place.proves_absence:
-            raise PathNotProven(f"the tree is pruned where {format_path([label])} could be")
+            raise PathNotProven(f"the tree is pruned where {path_text([label])} could be")
         for position in place.positions:
             # A retained node retains the forks above it.
             at = position
