@@ -62,6 +62,31 @@ def test_changed_loop_source_is_compiled_into_another_folder(tmp_path: Path) -> 
     assert len({first, second, third, folder(tmp_path, NUMBA_BOUNDSCHECK="1")}) == 4
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "from causeway_proofs.constants import MORE",
+        "from causeway_proofs import constants",
+        "from causeway_proofs import jit, constants as known",
+        "from causeway_proofs import (\n    jit,  # the compiler (numba)\n    constants,\n)",
+        "import causeway_proofs.constants",
+        "import causeway_proofs.jit, causeway_proofs.constants as known",
+        "from .constants import MORE",
+        "from . import constants",
+        "def double(number):\n    from causeway_proofs import constants",
+    ],
+)
+def test_changed_imported_module_is_compiled_into_another_folder(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = package(tmp_path, form)
+    monkeypatch.setattr(jit_cache, "packages", lambda: [loop.parent])
+    first = jit_cache._places()
+    assert jit_cache._places() == first
+    loop.with_name("constants.py").write_text("MORE = 22")
+    assert jit_cache._places() != first
+
+
 LOOP = """
 from causeway_proofs.jit import INT64, NOTHING, ROWS, ROWS_OUT, compile_loop
 
