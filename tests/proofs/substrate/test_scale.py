@@ -9,7 +9,7 @@ import pytest
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.substrate.byte_columns import encode_compact
 from causeway_proofs.substrate.errors import FailedToDecode
-from causeway_proofs.substrate.scale import ScaleTypes, enum, struct
+from causeway_proofs.substrate.scale import ScaleTypes, enum, parse_definitions, struct
 from causeway_proofs.substrate.scale_columns import ScaleColumns
 
 TYPES = ScaleTypes(
@@ -161,3 +161,21 @@ def test_invalid_types_are_refused(name: str) -> None:
 def test_column_values_need_bytes(empty: str) -> None:
     with pytest.raises(InvalidInput, match="no column holds"):
         ScaleColumns(ScaleTypes({"One": struct(("field", empty))}), "One", "it")
+
+
+def test_definitions_are_read_from_rust() -> None:
+    text = "// Two\nstruct One { first: Vec<(u8, bool)>, // a list\n    second: [u8; 4] }\nenum Two { Bare, Some(One) }"
+    assert parse_definitions(text) == {
+        "One": struct(("first", "Vec<(u8, bool)>"), ("second", "[u8; 4]")),
+        "Two": enum("Bare", ("Some", "One")),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["struct One { first: u8", "strukt One { first: u8 }", "enum Two { Bare } Other", "struct One { first u8 }",
+     "enum Two { Some(u8 }", "enum Two { Some: u8 }"],
+)  # fmt: skip
+def test_malformed_definitions_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"not a definition|does not have the form"):
+        parse_definitions(text)

@@ -484,25 +484,34 @@ def enum(*variants: tuple[str, str] | str) -> dict[str, Any]:
     }
 
 
+_COMMENT = re.compile(r"//.*")
 _DEFINITION = re.compile(r"(struct|enum) (\w+) \{(.*?)\}", re.DOTALL)
+_PARTS = {"struct": re.compile(r"(\w+): (.+)"), "enum": re.compile(r"(\w+)(?:\((.+)\))?")}
 
 
 def parse_definitions(text: str) -> dict[str, Any]:
     """Read definitions of types in the form of Rust.
 
     Args:
-        text: any number of ``struct Name { field: Type, ... }`` and ``enum Name { Bare, Variant(Type), ... }``.
+        text: any number of ``struct Name { field: Type, ... }`` and ``enum Name { Bare, Variant(Type), ... }``, with
+            comments ``// ...``.
 
     Returns:
         The definitions by name, as ``struct`` and ``enum`` build them.
+
+    Raises:
+        InvalidInput: part of ``text`` is not a definition, a field or a variant.
     """
+    text = _COMMENT.sub("", text)
+    if rest := _DEFINITION.sub("", text).strip():
+        raise InvalidInput(f"not a definition of a SCALE type: {rest!r:.80}")
     found: dict[str, Any] = {}
     for kind, name, body in _DEFINITION.findall(text):
-        if kind == "struct":
-            found[name] = struct(
-                *[(part, of) for part, _, of in (field.partition(": ") for field in split_types(body))]
-            )
-        else:
-            variants = [variant.partition("(") for variant in split_types(body)]
-            found[name] = enum(*[(variant, of[:-1]) if of else variant for variant, _, of in variants])
+        parts = []
+        for part in split_types(body):
+            match = _PARTS[kind].fullmatch(part)
+            if match is None:
+                raise InvalidInput(f"{kind} {name}: {part!r:.80} does not have the form of a part")
+            parts.append((match[1], match[2] or "Null"))
+        found[name] = struct(*parts) if kind == "struct" else enum(*parts)
     return found

@@ -15,6 +15,7 @@ from causeway_proofs.substrate.scale import ScaleTypes, parse_definitions, struc
 _DEFINITIONS = """
 enum ChainId { Consensus, Domain(u32) }
 enum Endpoint { Id(u64) }
+// Errors of runtime calls; the order of variants is their index.
 struct ModuleError { index: u8, error: [u8; 4] }
 enum TokenError { FundsUnavailable, OnlyProvider, BelowMinimum, CannotCreate, UnknownAsset, Frozen, Unsupported,
     CannotCreateHold, NotExpendable, Blocked }
@@ -45,6 +46,7 @@ enum PayloadV1 { Protocol(ProtocolV1), Endpoint(EndpointV1) }
 enum VersionedPayload { V0(PayloadV0), V1(PayloadV1) }
 struct Message { src_chain_id: ChainId, dst_chain_id: ChainId, channel_id: u256, nonce: u256,
     payload: VersionedPayload, last_delivered_message_response_nonce: Option<u256> }
+// Storage keys of messages and channels, behind the prefix of their item (2.4).
 struct MessageKey { chain_id: ChainId, channel_id: u256, nonce: u256 }
 struct ChannelKey { chain_id: ChainId, channel_id: u256 }
 enum MessageWeightTag { ProtocolChannelOpen, ProtocolChannelClose, EndpointRequest(Endpoint),
