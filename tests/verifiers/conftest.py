@@ -31,6 +31,11 @@ Node = Callable[[str, Any], Any]
 """Run a script of this folder with a JSON value on its standard input; what it prints is JSON, too."""
 
 
+def to_hex(data: bytes) -> str:
+    """Format bytes as a hexadecimal number."""
+    return "0x" + data.hex()
+
+
 def missing(reason: str) -> NoReturn:
     """Skip a test without its tool; fail it if no test may be skipped."""
     if current_tier() == "test":

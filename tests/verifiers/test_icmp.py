@@ -14,13 +14,10 @@ from causeway.network.opened_lake import open_lake
 from causeway.protocols.relay_chain.commitment import relay_changes
 from causeway.proving.icmp.messages import prove_message, relay_leaves
 from tests.support.icmp.icmp_lake import make_lake
+from tests.verifiers.conftest import to_hex
 
 SCRIPT = "substrate.mjs"
 V0, V1 = 0, 1
-
-
-def to_hex(data: bytes) -> str:
-    return "0x" + data.hex()
 
 
 def test_roots_of_random_egress_queues_match(node: Callable[[str, Any], Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 from causeway_proofs.substrate.node import StateVersion
@@ -12,9 +11,9 @@ from causeway_proofs.substrate.proof import read_storage_proof
 from causeway_proofs.substrate.trie import Trie, prove
 
 from tests.vectors import load_states
+from tests.verifiers.conftest import Node, to_hex
 
 SCRIPT = "substrate.mjs"
-Node = Callable[[str, Any], Any]
 Entries = list[tuple[bytes, bytes]]
 
 
@@ -37,10 +36,6 @@ def build(entries: Entries, version: StateVersion) -> Trie:
     assert trie.remove(sorted(others - state.keys())) == len(others - state.keys())
     assert len(before) == len(others | state.keys())
     return trie
-
-
-def to_hex(data: bytes) -> str:
-    return "0x" + data.hex()
 
 
 def test_roots_match_ours(node: Node) -> None:

@@ -19,8 +19,8 @@ from causeway_proofs.substrate.trie import Trie, prove
 from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers, record
 from tests.oracles.mmr import MountainRange, prove_leaves
 from tests.tiers import sized
-from tests.verifiers.conftest import Build, Node
-from tests.verifiers.test_substrate import SCRIPT, to_hex
+from tests.verifiers.conftest import Build, Node, to_hex
+from tests.verifiers.test_substrate import SCRIPT
 
 TOOLCHAIN = Toolchain(
     Path(__file__).parent / "native" / "substrate-rust",

@@ -14,14 +14,11 @@ from causeway.protocols.contract import Tick
 from causeway.protocols.xdm.storage import storage_changes
 from causeway.proving.xdm.messages import build_kernel, prove_message, read_state, read_storage
 from tests.support.xdm.xdm_lake import make_lake
+from tests.verifiers.conftest import to_hex
 
 SCRIPT = "substrate.mjs"
 HEIGHTS = (5, 13, 20)
 V1 = 1
-
-
-def to_hex(data: bytes) -> str:
-    return "0x" + data.hex()
 
 
 def test_roots_and_proofs_of_a_lake_match(node: Callable[[str, Any], Any], tmp_path: Path) -> None:
