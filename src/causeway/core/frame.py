@@ -201,7 +201,7 @@ class Frame:
 
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return the Arrow table of the schema's columns."""
-        arrays = [_to_arrow(self[name], kind) for name, kind in _fields(schema)]
+        arrays = [_to_arrow(self[name], kind) for name, kind in schema_fields(schema)]
         # From one batch: a table built from arrays takes three times as long.
         return pa.Table.from_batches([pa.RecordBatch.from_arrays(arrays, schema=schema)], schema)
 
@@ -295,7 +295,12 @@ def empty_frame(schema: pa.Schema) -> Frame:
     return found[1]
 
 
-def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+def schema_fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    """Return the names and types of a schema; they are cached.
+
+    Args:
+        schema: The schema.
+    """
     found = _FIELDS.get(id(schema))
     if found is None:
         found = schema, [(item.name, item.type) for item in schema]

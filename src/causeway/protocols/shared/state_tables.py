@@ -20,7 +20,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64, find_positions, stable_order
 
 from causeway.config.topology import CHAINS_SCHEMA, Topology
-from causeway.core.frame import Column, Frame, concat, empty_frame, from_table, repeat_bytes
+from causeway.core.frame import Column, Frame, concat, empty_frame, from_table, repeat_bytes, schema_fields
 from causeway.protocols.contract import NO_HOST, Chains, ChainState, Hosts, Kernel, StateTable
 from causeway.protocols.shared.execution import PROGRAM_TABLE, ProgramRunner, find_outdated_programs, program_frames
 
@@ -50,7 +50,9 @@ def blank_rows(schema: pa.Schema, count: int, **given: Any) -> Frame:
         count: Number of rows.
         given: Columns by name, or one number for all rows.
     """
-    return Frame({field.name: _blank_column(field.type, count, given.get(field.name, 0)) for field in schema}, count)
+    columns = {name: _blank_column(kind, count, given.pop(name, 0)) for name, kind in schema_fields(schema)}
+    assert not given, f"columns not in the schema: {', '.join(given)}"
+    return Frame(columns, count)
 
 
 def _blank_column(kind: pa.DataType, count: int, value: Any) -> Column:
