@@ -287,10 +287,10 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
 
     def refused(payload: Frame, limit: int) -> Any:
         invalid = np.zeros(len(payload), dtype=bool)
-        return validate_xnet_payload(state, payload, rejects, invalid, context, limit, sizes)
+        return validate_xnet_payload(state, payload, rejects, invalid, context, expected, limit, sizes)
 
     invalid = np.zeros(len(slices), dtype=bool)
-    built, errors = get_xnet_payload(state, slices, rejects, invalid, context, size_limit=size_limit, sizes=sizes)
+    built, errors = get_xnet_payload(state, slices, rejects, invalid, context, expected, size_limit, sizes)
     assert (errors == 0).sum() == len(built)
     payload = payload_bytes(built, rejects, sizes)
     found: dict[int, dict[int, set[tuple[int, int, int]]]] = {number: {} for number in run.numbers}

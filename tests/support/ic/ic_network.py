@@ -238,7 +238,8 @@ class Network(Played):
         """The outcome of the checks on each slice (a row a substream)."""
         seen, context = view or self.shown(), self._context()
         rejects = read_carried_rejects(slices, seen, context)
-        found = check_slices(self.state, slices, rejects, find_unknown_roots(slices, seen), context)
+        expected = expected_indexes(self.state, (), context.options.index_base)
+        found = check_slices(self.state, slices, rejects, find_unknown_roots(slices, seen), context, expected)
         return [SliceError(int(error)).name for error in found]
 
     def _next(self) -> Tick:

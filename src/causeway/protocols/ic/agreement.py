@@ -307,9 +307,9 @@ class Notary:
             proposal.rejects,
             invalid,
             self.context,
+            self.expected,
             size_limit=limit,
             sizes=proposal.sizes,
-            expected=self.expected,
         )
 
 
@@ -338,9 +338,9 @@ def agree(
         proposal.rejects,
         proposal.invalid,
         context,
+        expected,
         size_limit=limit,
         sizes=proposal.sizes,
-        expected=expected,
         turn=source_turns(proposal.slices, context) if limit else None,
     )
     wrong = notary.validate(payload, proposal) > 0

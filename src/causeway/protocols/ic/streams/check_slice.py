@@ -22,7 +22,7 @@ from causeway.protocols.contract import View
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.registry import Context
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State, reverse_lanes
-from causeway.protocols.ic.streams.endpoint import ExpectedIndexes, expected_indexes, message_limits, slice_groups
+from causeway.protocols.ic.streams.endpoint import ExpectedIndexes, message_limits, slice_groups
 from causeway.protocols.shared.checks import first_failed
 from causeway.protocols.shared.events import event_rows, names_column
 from causeway.protocols.shared.messages import LANE, blank_messages
@@ -51,7 +51,7 @@ def check_slices(
     rejects: Frame,
     invalid: npt.NDArray[np.bool_],
     context: Context,
-    expected_of: ExpectedIndexes | None = None,
+    expected_of: ExpectedIndexes,
 ) -> np.ndarray:
     """Return the ``SliceError`` of each row's slice.
 
@@ -63,12 +63,11 @@ def check_slices(
         rejects: The REJECT signals in them (``REJECTS_SCHEMA``).
         invalid: Mask of the slices that their source has not certified.
         context: The metadata of the round.
-        expected_of: The expected indexes; None for those of ``state``.
+        expected_of: The expected indexes.
     """
     if len(slices) == 0:
         return np.empty(0, dtype=np.uint8)
     options, limit = context.options, context.options.limit
-    expected_of = expected_of or expected_indexes(state, (), options.index_base)
     expected, signal = expected_of.of(slices)
     begin, end = slices["begin"], slices["end"]
     first, stop, signals_end = slices["message_begin"], slices["message_end"], slices["signals_end"]

@@ -25,7 +25,7 @@ from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.registry import Context
 from causeway.protocols.ic.state import State, reverse_lanes
 from causeway.protocols.ic.streams.check_slice import SliceError, check_slices
-from causeway.protocols.ic.streams.endpoint import ExpectedIndexes, expected_indexes, slice_groups
+from causeway.protocols.ic.streams.endpoint import ExpectedIndexes, slice_groups
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, method_lengths, payload_lengths
 from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
 
@@ -171,9 +171,9 @@ def get_xnet_payload(
     rejects: Frame,
     invalid: Mask,
     context: Context,
+    expected: ExpectedIndexes,
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
-    expected: ExpectedIndexes | None = None,
     turn: U64 | None = None,
 ) -> tuple[Frame, np.ndarray]:
     """Build payloads from slices.
@@ -188,16 +188,14 @@ def get_xnet_payload(
         rejects: The REJECT signals in them.
         invalid: Mask of the slices that their sources have not certified.
         context: The metadata of the round.
+        expected: The expected indexes.
         size_limit: Bytes of a payload; 0 for no limit.
         sizes: The sizes of messages, required with a limit.
-        expected: The expected indexes, if known.
         turn: The rank of each slice at its destination; None for the order of rows.
 
     Returns:
         The slices of the payloads, and the ``SliceError`` of each candidate.
     """
-    if expected is None:
-        expected = expected_indexes(state, (), context.options.index_base)
     errors = check_slices(state, slices, rejects, invalid, context, expected)
     is_valid = errors == 0
     accepted = slices.filter(is_valid)
@@ -250,9 +248,9 @@ def validate_xnet_payload(
     rejects: Frame,
     invalid: Mask,
     context: Context,
+    expected: ExpectedIndexes,
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
-    expected: ExpectedIndexes | None = None,
 ) -> np.ndarray:
     """Return the ``SliceError`` of each row of payloads, one payload per destination.
 
@@ -261,8 +259,6 @@ def validate_xnet_payload(
     A payload that exceeds the size limit is ``PayloadTooLarge`` as a whole. The arguments are those of
     ``get_xnet_payload``.
     """
-    if expected is None:
-        expected = expected_indexes(state, (), context.options.index_base)
     errors = check_slices(state, slices, rejects, invalid, context, expected)
     if size_limit and len(slices):
         assert sizes is not None
