@@ -21,7 +21,7 @@ from causeway_proofs.order import stable_order
 
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.joins import lookup_rows
-from causeway.core.vocabulary import VALUE_SCHEMA, Event, Kind
+from causeway.core.vocabulary import VALUE_SCHEMA, Event
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     QUIET_TICKS,
@@ -70,6 +70,7 @@ from causeway.protocols.hrmp.state import (
 from causeway.protocols.relay_chain.block import (
     chains_to_change,
     local_ranges,
+    log_control,
     pool_messages,
     process_block,
     refuse_stranded,
@@ -82,7 +83,7 @@ from causeway.protocols.shared.contents import encode_contents
 from causeway.protocols.shared.digests import digests, rows_equal
 from causeway.protocols.shared.events import LEDGER_LOGS, EventLog, event_rows
 from causeway.protocols.shared.limits import check_faults
-from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, blank_messages, locate_ranges, oldest_height
+from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, locate_ranges, oldest_height
 from causeway.protocols.shared.state_tables import blank_rows, change_programs
 
 LEAST_MESSAGE_SIZE = 256
@@ -285,7 +286,7 @@ class HrmpKernel(ParachainKernel):
         """Log parachains with a wrong channel head, and refused false candidates."""
         malicious = self.interference.malicious(tick.tick)
         refused = mismatched_chains(state["ends"], content.view, content.tips, malicious)
-        _log_control(np.concatenate([content.mismatched, np.array(refused, dtype=np.uint32)]), "HeadMismatch", log)
+        log_control(np.concatenate([content.mismatched, np.array(refused, dtype=np.uint32)]), "HeadMismatch", log)
 
     def _busy_tips(self, state: State, content: HrmpPlan, inputs: Inputs[State], context: Context) -> Frame:
         """Select the tips of parachains with messages, pages, calls or changed programs."""
@@ -317,13 +318,13 @@ class HrmpKernel(ParachainKernel):
         self._refuse_forged(state, receipts, number, tick, log)
         codes = acceptance.check_receipts(receipts, tables["sent"], tables["calls"], state, number, options)
         for code in np.unique(codes[codes != ReceiptError.OK]).tolist():
-            _log_control(receipts["source"][codes == code], ReceiptError(code).name, log)
+            log_control(receipts["source"][codes == code], ReceiptError(code).name, log)
         good = codes == ReceiptError.OK
         receipts, row = receipts.filter(good), row[good]
         executed = acceptance.apply_receipts(state, receipts, tables["sent"], tables["calls"], number, options)
         calls = tables["calls"].filter(np.isin(tables["calls"]["source"], receipts["source"]))
         for code in np.unique(executed.codes[executed.codes != UpwardCallError.OK]).tolist():
-            _log_control(calls["source"][executed.codes == code], UpwardCallError(code).name, log)
+            log_control(calls["source"][executed.codes == code], UpwardCallError(code).name, log)
         state = State(executed.state.tables, state.programs, state.kept)
         if len(receipts):
             columns = {name: paras[name].copy() for name in ("number", "head", "watermark")}
@@ -343,7 +344,7 @@ class HrmpKernel(ParachainKernel):
             if forged is not None:
                 (code,) = acceptance.check_receipts(*forged, state, number, self.options)
                 assert code != ReceiptError.OK, f"a receipt of a malicious collator was accepted: {flaw}"
-                _log_control(forged.receipt["source"], ReceiptError(code).name, log)
+                log_control(forged.receipt["source"], ReceiptError(code).name, log)
 
     def _para_blocks(
         self, state: State, tips: Frame, content: HrmpPlan, local: Frame, tick: Tick, log: EventLog
@@ -403,7 +404,7 @@ def _read_bodies(inbound: InboundMessages, log: EventLog) -> Frame:
     """Return the messages of the pages to execute; log malformed pages and dropped messages."""
     bodies, malformed = page_bodies(inbound.executed)
     for row in range(len(malformed)):
-        _log_control(malformed["chain"][row : row + 1], "Malformed", log)
+        log_control(malformed["chain"][row : row + 1], "Malformed", log)
     dropped, _ = page_bodies(inbound.dropped)
     log.add(event_rows(dropped, Event.DROPPED, chain=dropped["destination"], on_lane=True, reason=OVERFLOWN))
     return bodies
@@ -416,11 +417,3 @@ def _pack(pages: Frame, outbound: Frame, tips: Frame, options: HrmpOptions) -> F
     rows = away.select(["source", "destination", "index"])
     rows = rows.with_columns(number=tips["number"][np.searchsorted(tips["chain"], rows["source"])] + np.uint64(1))
     return add_to_pages(pages, rows, encode_contents(away), options.max_message_size)
-
-
-def _log_control(chains: Chains, reason: str, log: EventLog) -> None:
-    """Log a control event about the block of each parachain."""
-    ends = {"source": chains, "destination": np.uint32(RELAY_POSITION)}
-    control = blank_messages(len(chains), kind=int(Kind.CONTROL))
-    control = control.with_columns(**ends, substream=np.uint64(0), index=np.uint64(0))
-    log.add(event_rows(control, Event.REJECTED, chain=chains, on_lane=True, reason=reason))

@@ -23,10 +23,10 @@ from causeway_proofs.substrate import EMPTY_ROOT
 from causeway.config.faults import FaultRule
 from causeway.core.frame import Frame, concat
 from causeway.core.joins import lookup_rows
-from causeway.core.vocabulary import NO_CHAIN, Event, Kind
+from causeway.core.vocabulary import NO_CHAIN
 from causeway.protocols.contract import Chains, View
 from causeway.protocols.icmp.forks import RelayInterference
-from causeway.protocols.relay_chain.block import last_listed
+from causeway.protocols.relay_chain.block import last_listed, log_control
 from causeway.protocols.relay_chain.commitment import watermarks
 from causeway.protocols.relay_chain.errors import Inclusion, Validation
 from causeway.protocols.relay_chain.fault_kinds import CANDIDATE, DUPLICATE, WHAT
@@ -34,8 +34,7 @@ from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.runtime import CandidateReceipts, Codes, is_on_chain
 from causeway.protocols.relay_chain.state import EGRESS_SCHEMA, RelayLeaf
 from causeway.protocols.shared.digests import digests, rows_equal
-from causeway.protocols.shared.events import EventLog, event_rows, names_column
-from causeway.protocols.shared.messages import blank_messages
+from causeway.protocols.shared.events import EventLog, names_column
 from causeway.protocols.shared.state_tables import blank_rows
 
 ValidationCodes = npt.NDArray[np.int64]
@@ -66,9 +65,9 @@ def validate_incoming(
     expected = listed.filter((chains[row] == listed["to"]) & (listed["number"] <= watermarks[row]))
     last = np.maximum(last_listed(now.astype(np.int64), options), 0).astype(np.uint64)
     codes[watermarks > last] = Validation.NotAPrefix
-    for at, (own, claimed, every) in enumerate(_rows_by_chain(chains, "to", expected, lists, listed)):
-        if codes[at] != Validation.OK:
-            continue
+    valid = np.flatnonzero(codes == Validation.OK)
+    parts = _rows_by_chain(chains[valid], "to", expected, lists, listed)
+    for at, (own, claimed, every) in zip(valid, parts, strict=True):
         if len(claimed) == 0 and options.allow_empty_prefix == "off" and _could_begin(every):
             codes[at] = Validation.NotAPrefix
         elif len(own) != len(claimed) or any((own[name] != claimed[name]).any() for name in _QUEUE):
@@ -159,14 +158,8 @@ def log_refused(
         chain: Position of the refusing chain.
     """
     refused = codes != 0
-    count = int(refused.sum())
-    if count == 0:
-        return
-    reasons = names_column([code.name for code in names], codes[refused])
-    ends = {"source": rows["source"][refused], "destination": np.uint32(RELAY_POSITION)}
-    control = blank_messages(count, kind=int(Kind.CONTROL))
-    control = control.with_columns(**ends, substream=np.uint64(0), index=np.uint64(0))
-    log.add(event_rows(control, Event.REJECTED, chain=chain, on_lane=True, reason=reasons))
+    if refused.any():
+        log_control(rows["source"][refused], names_column([code.name for code in names], codes[refused]), log, chain)
 
 
 _FIRST_DUPLICATE = np.uint32(2**31)

@@ -37,7 +37,7 @@ from causeway.protocols.relay_chain.errors import (
     TOO_LARGE,
     Validation,
 )
-from causeway.protocols.relay_chain.options import IcmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.parachains import Context
 from causeway.protocols.relay_chain.state import CURSORS_SCHEMA, POOL_SCHEMA, RUNS_SCHEMA, STATE_TABLES, State
 from causeway.protocols.shared.contents import encode_contents, is_within_limit, truncate_answers
@@ -364,6 +364,22 @@ def verify_bodies(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, 
         bodies = bodies.filter(lookup_rows(entries, bodies.with_columns(to=bodies["destination"]), _LISTED) >= 0)
     order = stable_order(bodies["destination"], bodies["number"], bodies["source"], bodies["index"])
     return entries, bodies.take(order)
+
+
+def log_control(sources: Chains, reason: str | pa.Array, log: EventLog, chain: Chains | int | None = None) -> None:
+    """Log a control event about the refused block of each parachain.
+
+    Args:
+        sources: Positions of the parachains.
+        reason: Reason of all events, or of each.
+        log: Event log.
+        chain: Position of the refusing chain; None for the parachain itself.
+    """
+    control = blank_messages(len(sources), kind=int(Kind.CONTROL)).with_columns(
+        source=sources, destination=np.uint32(RELAY_POSITION), substream=np.uint64(0), index=np.uint64(0)
+    )
+    chain = sources if chain is None else chain
+    log.add(event_rows(control, Event.REJECTED, chain=chain, on_lane=True, reason=reason))
 
 
 def advance_cursors(state: State, entries: Frame, bases: Frame) -> State:
