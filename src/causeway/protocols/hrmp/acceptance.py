@@ -20,7 +20,8 @@ from causeway.protocols.hrmp.channels import CallResults, execute_calls
 from causeway.protocols.hrmp.errors import ReceiptError
 from causeway.protocols.hrmp.state import HRMP_TABLES, PAIR
 from causeway.protocols.relay_chain.options import RELAY_POSITION, HrmpOptions
-from causeway.protocols.shared.digests import digests, rows_equal
+from causeway.protocols.relay_chain.runtime import continues_head
+from causeway.protocols.shared.digests import digests
 from causeway.protocols.shared.state_tables import TableState, sort_table
 
 Codes = npt.NDArray[np.int64]
@@ -211,13 +212,9 @@ def check_receipts(
     Returns:
         ``ReceiptError`` codes, int64.
     """
-    # Receipts continue the last included block of a registered parachain.
     paras = state["paras"]
     at = lookup_rows(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
-    follows = at >= 0
-    follows[follows] = paras["active"][at[follows]] == 1
-    follows[follows] = rows_equal(receipts["parent"][follows], paras["head"][at[follows]])
-    found = np.where(follows, ReceiptError.OK, ReceiptError.ParentMismatch).astype(np.int64)
+    found = np.where(continues_head(receipts, paras, at), ReceiptError.OK, ReceiptError.ParentMismatch).astype(np.int64)
     watermarks = check_watermarks(receipts, state["digests"], number)
     at = lookup_rows(receipts, calls, ("source",))
     known = at >= 0

@@ -27,17 +27,16 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from causeway_proofs.order import stable_order
 
 from causeway.core.frame import Frame, concat, repeat_value
 from causeway.core.joins import lookup_rows
 from causeway.core.vocabulary import NO_CHAIN, NO_INDEX, VALUE_SCHEMA, Asset, ValueHolder, ValueReason
 from causeway.protocols.contract import Chains
 from causeway.protocols.hrmp.errors import UpwardCallError
-from causeway.protocols.hrmp.state import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
+from causeway.protocols.hrmp.state import CHANNELS_SCHEMA, HRMP_TABLES, PAIR, REQUESTS_SCHEMA
 from causeway.protocols.relay_chain.options import NOTICE, RELAY_POSITION, HrmpOptions
 from causeway.protocols.relay_chain.runtime import ParachainCall, ParachainCallKind
-from causeway.protocols.shared.state_tables import TableState, blank_rows
+from causeway.protocols.shared.state_tables import TableState, blank_rows, sort_table
 
 
 def present_parachains(paras: Frame) -> Chains:
@@ -194,7 +193,7 @@ def new_session(state: TableState, number: int) -> SessionResult:
         new = requests.filter(accepted)
         known = {name: new[name] for name in new.names if name in CHANNELS_SCHEMA.names}
         joined = concat([channels.filter(~closing), blank_rows(CHANNELS_SCHEMA, len(new), **known)])
-        changed["channels"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
+        changed["channels"] = sort_table(HRMP_TABLES["channels"], joined)
     if accepted.any() or withdrawn.any():
         changed["requests"] = requests.filter(~accepted & ~withdrawn)
     books = _Accounts(state["sovereign"])
@@ -362,8 +361,7 @@ class _ChannelState:
             rows = np.array([(*pair, *request) for pair, request in present], dtype=np.uint64).reshape(-1, len(names))
             columns = dict(zip(names, rows.T, strict=True))
             added = blank_rows(REQUESTS_SCHEMA, len(present), chain=RELAY_POSITION, **columns)
-            joined = concat([others, added])
-            changed["requests"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
+            changed["requests"] = sort_table(HRMP_TABLES["requests"], concat([others, added]))
         if self.channels != channels:
             table = state["channels"]
             closing = table["closing"].copy()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,6 @@ from causeway.core.joins import lookup_rows
 from causeway.protocols.relay_chain.errors import DropReason, Inclusion
 from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.state import (
-    BLOCKED_SCHEMA,
     DROPPED_SCHEMA,
     PARAS_SCHEMA,
     STATE_TABLES,
@@ -35,7 +35,7 @@ from causeway.protocols.relay_chain.state import (
     RelayLeaf,
 )
 from causeway.protocols.shared.digests import digests, rows_equal
-from causeway.protocols.shared.state_tables import blank_rows
+from causeway.protocols.shared.state_tables import blank_rows, sort_table
 
 TOLD_BLOCKS = 5
 """Minimum number of blocks that list a dropped queue.
@@ -60,11 +60,14 @@ def add_dropped_queues(leaf: RelayLeaf, queues: Frame, why: DropReason, number: 
     if count == 0:
         return leaf
     named = {name: queues[name] for name in ("to", "source", "issued")}
-    at = {"chain": RELAY_POSITION, "leaf": leaf.blocks["leaf"][0]}
-    added = blank_rows(DROPPED_SCHEMA, count, **at, **named, why=why, until=number + TOLD_BLOCKS - 1)
-    joined = concat([leaf.dropped, added])
-    order = STATE_TABLES["dropped"].order
-    return replace(leaf, dropped=joined.take(stable_order(*(joined[name] for name in order))))
+    return _add_rows(leaf, "dropped", count, **named, why=why, until=number + TOLD_BLOCKS - 1)
+
+
+def _add_rows(leaf: RelayLeaf, name: str, count: int, **columns: Any) -> RelayLeaf:
+    """Add rows to a table of a leaf; other columns are zero."""
+    table = STATE_TABLES[name]
+    added = blank_rows(table.schema, count, chain=RELAY_POSITION, leaf=leaf.blocks["leaf"][0], **columns)
+    return replace(leaf, **{name: sort_table(table, concat([getattr(leaf, name), added]))})
 
 
 def prune_delivered(leaf: RelayLeaf, number: int, *, alone: bool) -> RelayLeaf:
@@ -151,9 +154,7 @@ def _register(leaf: RelayLeaf, call: ParachainCall, row: np.ndarray) -> RelayLea
         return replace(leaf, paras=paras.with_columns(**columns))
     genesis = leaf.ancestry["hash"][0].tobytes() if len(leaf.ancestry) else leaf.hash
     hashes = {"head": digests([call.genesis if call.head is None else call.head]), "watermark_hash": digests([genesis])}
-    at = {"chain": RELAY_POSITION, "leaf": leaf.blocks["leaf"], "para": call.para}
-    joined = concat([paras, blank_rows(PARAS_SCHEMA, 1, **at, active=1, **hashes)])
-    return replace(leaf, paras=joined.take(stable_order(joined["para"])))
+    return _add_rows(leaf, "paras", 1, para=call.para, active=1, **hashes)
 
 
 def _deregister(leaf: RelayLeaf, para: int, row: int, number: int) -> RelayLeaf:
@@ -179,10 +180,7 @@ def _censor(leaf: RelayLeaf, call: ParachainCall, number: int) -> RelayLeaf:
         return replace(leaf, blocked=blocked.filter(~is_pair))
     if is_pair.any():
         return leaf
-    pair = {"to": call.para, "source": call.other}
-    at = {"chain": RELAY_POSITION, "leaf": leaf.blocks["leaf"]}
-    joined = concat([blocked, blank_rows(BLOCKED_SCHEMA, 1, **at, **pair, since=number)])
-    return replace(leaf, blocked=joined.take(stable_order(joined["to"], joined["source"])))
+    return _add_rows(leaf, "blocked", 1, to=call.para, source=call.other, since=number)
 
 
 Codes = npt.NDArray[np.int64]
@@ -237,11 +235,8 @@ def include(
     leaf = apply_calls(prune_delivered(leaf, number, alone=alone), calls, number)
     rows, paras = receipts.rows, leaf.paras
     at = lookup_rows(paras, Frame({"para": rows["source"]}, len(rows)), ("para",))
-    # 3.1 step 1: the parachain is active, and the receipt continues its head.
-    fits = at >= 0
-    fits[fits] = paras["active"][at[fits]] == 1
-    fits[fits] = rows_equal(rows["parent"][fits], paras["head"][at[fits]])
-    codes = np.where(fits, Inclusion.OK, Inclusion.ParentMismatch).astype(np.int64)
+    # 3.1 step 1.
+    codes = np.where(continues_head(rows, paras, at), Inclusion.OK, Inclusion.ParentMismatch).astype(np.int64)
     # Earlier errors take precedence.
     codes = np.where(codes == Inclusion.OK, _check_queues(receipts, paras), codes)
     if options.watermark_mode == "per_candidate":
@@ -285,12 +280,25 @@ def include(
         at = lookup_rows(after, Frame({"para": leaf.unrouted["to"]}, len(leaf.unrouted)), ("para",))
         above = leaf.unrouted["number"] > after["watermark"][at]
         unrouted = leaf.unrouted if above.all() else leaf.unrouted.filter(above)
-    added, censored = _posted_queues(receipts, included, leaf.blocked, number, tick)
+    added, censored = _posted_queues(receipts, included, leaf, number, tick)
     leaf = add_dropped_queues(leaf, censored, DropReason.Censored, number)
     if len(added) or len(unrouted) < len(leaf.unrouted):
-        added = added.with_columns(leaf=np.full(len(added), int(leaf.blocks["leaf"][0]), dtype=np.uint8))
-        unrouted = concat([unrouted, added.select(UNROUTED_SCHEMA.names)])
+        unrouted = concat([unrouted, added])
     return InclusionResult(replace(leaf, paras=after, unrouted=unrouted), codes)
+
+
+def continues_head(receipts: Frame, paras: Frame, at: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return a mask of receipts that continue the last included block of an active parachain.
+
+    Args:
+        receipts: ``parent``.
+        paras: ``active``, ``head``.
+        at: Row of each receipt's parachain in ``paras``, -1 for none.
+    """
+    found: npt.NDArray[np.bool_] = at >= 0
+    found[found] = paras["active"][at[found]] == 1
+    found[found] = rows_equal(receipts["parent"][found], paras["head"][at[found]])
+    return found
 
 
 def set_posted_hash(leaf: RelayLeaf, number: int, block_hash: bytes) -> RelayLeaf:
@@ -367,17 +375,17 @@ def _check_watermarks(rows: Frame, at: npt.NDArray[np.int64], leaf: RelayLeaf, r
 
 
 def _posted_queues(
-    receipts: CandidateReceipts, included: Frame, blocked: Frame, number: int, tick: int
+    receipts: CandidateReceipts, included: Frame, leaf: RelayLeaf, number: int, tick: int
 ) -> tuple[Frame, Frame]:
     """Return the posted queues, and the censored ones (ICMP 5.1 (2)), by (to, source)."""
     at = lookup_rows(included, receipts.egress, ("receipt",))
     pairs, at = receipts.egress.filter(at >= 0), at[at >= 0]
     source = included["source"][at]
     is_routed = np.ones(len(pairs), dtype=bool)
-    if len(blocked):
-        is_routed = lookup_rows(blocked, pairs.with_columns(source=source), ("to", "source")) < 0
+    if len(leaf.blocked):
+        is_routed = lookup_rows(leaf.blocked, pairs.with_columns(source=source), ("to", "source")) < 0
     posted = {"to": pairs["to"], "source": source, "issued": included["number"][at], "root": pairs["root"]}
-    at_block = {"chain": RELAY_POSITION, "number": number, "tick": tick}
+    at_block = {"chain": RELAY_POSITION, "leaf": leaf.blocks["leaf"][0], "number": number, "tick": tick}
     rows = blank_rows(UNROUTED_SCHEMA, len(pairs), **at_block, **posted)
     order = stable_order(rows["to"], rows["source"])
     rows, is_routed = rows.take(order), is_routed[order]
