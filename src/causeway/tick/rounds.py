@@ -80,7 +80,7 @@ def _reverted_ranges(reader: BucketReader, first: int, last: int, chains: Chains
     if REVERTED not in reader.deployment.kernel.logs:
         return RevertedRanges.of(REVERTED_SCHEMA.empty_table())
     rows = _select_chains(reader.logged(REVERTED, first, last), chains)
-    return RevertedRanges.of(rows.select(REVERTED_SCHEMA.names).to_table(REVERTED_SCHEMA))
+    return RevertedRanges.of(rows.to_table(REVERTED_SCHEMA))
 
 
 def _select_chains(rows: Frame, chains: Chains) -> Frame:

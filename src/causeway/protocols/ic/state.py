@@ -373,9 +373,12 @@ def reverse_lanes(rows: Frame) -> Frame:
     return Frame({"source": rows["destination"], "destination": rows["source"], "substream": rows["substream"]})
 
 
-_IN_LANES = (OUTBOUND_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS])
-
-ARRIVALS_SCHEMA = table_schema(*table_schema(chain=UINT32), *_IN_LANES, via=UINT8, queue_index=UINT64)
+ARRIVALS_SCHEMA = table_schema(
+    *table_schema(chain=UINT32),
+    *(OUTBOUND_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS]),
+    via=UINT8,
+    queue_index=UINT64,
+)
 """A push to an input queue on ``chain``: message, queue index, path and lane position.
 
 ``source`` and ``destination`` are ``NO_CHAIN`` for a message from no lane.

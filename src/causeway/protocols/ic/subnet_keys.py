@@ -280,8 +280,9 @@ class Certifier:
         if not nodes:
             return _Attempt(due, nodes, None, [], iter(()))
         # The seed of the shares is as secret as the key.
-        secret, seed = self._secret_key(due.position), _key_seed(self.seed, number)
-        dealing = _dealing(secret, SHARES_DOMAIN + secret.to_bytes() if due.position in self.listed else seed, nodes)
+        secret, listed = self._secret_key(due.position), due.position in self.listed
+        seed = SHARES_DOMAIN + secret.to_bytes() if listed else _key_seed(self.seed, number)
+        dealing = _dealing(secret, seed, nodes)
         needed = dealing.key.threshold
         arriving = self._shares(number, nodes, dealing, due.height, certification_message(due.root))
         first = list(islice(arriving, needed))

@@ -300,7 +300,7 @@ def commit_parachains(
     posted = runs.filter(fresh)
     to = {"place": posted["destination"], "to": posted["destination"]}
     egress = posted.select(["source", "root"]).with_columns(destination=np.uint32(RELAY_POSITION), **to)
-    heads, parents = [], []
+    hashes, parents = [], []
     starts, stops = posted["source"].searchsorted(chains), posted["source"].searchsorted(chains, side="right")
     for row, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
         parent = tips["head"][at[row]].tobytes()
@@ -308,15 +308,16 @@ def commit_parachains(
         rest = b"".join([para.to_bytes(4, "little") + root.tobytes() for para, root in pairs])
         rest += encode_watermark(int(watermark[row]), watermark_hash[row].tobytes())
         rest += bases["relay_hash"][row].tobytes()
-        heads.append(block_hash(parent, int(number[row]), roots[row].tobytes(), rest))
+        hashes.append(block_hash(parent, int(number[row]), roots[row].tobytes(), rest))
         parents.append(parent)
+    heads = digests(hashes)
     blocks = bases.select(["chain", "relay_number", "relay_hash"]).with_columns(
         source=chains,
         destination=np.uint32(RELAY_POSITION),
         number=number,
         parent=digests(parents),
-        head=digests(heads),
-        hash=digests(heads),
+        head=heads,
+        hash=heads,
         height=np.uint64(height),
         watermark=watermark,
         watermark_hash=watermark_hash,

@@ -228,7 +228,7 @@ class RelayLeaf:
             leaf: Number of the leaf.
         """
         frames = (getattr(self, name) for name in OF_LEAVES)
-        return RelayLeaf(*(frame.with_columns(leaf=np.full(len(frame), leaf, dtype=np.uint8)) for frame in frames))
+        return RelayLeaf(*(frame.with_columns(leaf=np.uint8(leaf)) for frame in frames))
 
 
 def with_ancestor(leaf: RelayLeaf) -> RelayLeaf:

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from causeway.config.faults import FaultRule
-from causeway.config.section import U64_MAX
 from causeway.protocols.shared.faults import EVERY as ANY
 from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames
 from causeway.protocols.shared.limits import MOST_BLOCKS, PlannedTick
@@ -139,7 +138,7 @@ class FraudSection(FaultSection):
             raise names.fail(f"{key}.destination", f'"{self.destination}": must differ from chain')
         found = {FOUND_AFTER: self.found_after} if self.found else {}
         args = {WHAT: self.what, AMOUNT: self.amount, CHANCE: self.chance, **found}
-        return FaultRule(self.kind, chain, robbed, self.tick, self.tick if self.until is None else self.until, args)
+        return FaultRule(self.kind, chain, robbed, *self.span, args)
 
 
 class AbsentSection(HaltSection):
@@ -192,8 +191,7 @@ class ReorgSection(FaultSection):
         """Return the fault."""
         if self.tick is not None:
             return FaultRule(self.kind, None, None, self.tick, self.tick, {DEPTH: self.depth})
-        last = U64_MAX if self.until is None else self.until
-        return FaultRule(self.kind, None, None, self.from_tick, last, {CHANCE: self.chance, MOST: self.most})
+        return FaultRule(self.kind, None, None, *self.span, {CHANCE: self.chance, MOST: self.most})
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (
