@@ -84,13 +84,15 @@ class Interference:
         """Return the messages that byzantine chains forge at ``tick``, in scenario order.
 
         Columns: ``source``, ``sender``, ``receiver``, ``payload``, and optional ones with defaults: ``kind`` (``Kind``;
-        REQUEST), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0).
+        REQUEST), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0). Without rows no columns.
         """
         due = [
             (self.positions[fault.source], fault.args)
             for fault in self.acting(tick, FORGE)
             if fault.source is not None and self.positions[fault.source] in chains
         ]
+        if not due:
+            return Frame({})
         return Frame(
             {
                 "source": np.array([source for source, _ in due], dtype=np.uint32),
