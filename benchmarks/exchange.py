@@ -17,7 +17,7 @@ from causeway_proofs.errors import InvalidInput
 from benchmarks.machine import machine
 from benchmarks.rounds import Progress, next_tick, work_folder
 from benchmarks.workload import Workload, description
-from causeway.spark.tasks import result_of, run_pickled
+from causeway.cluster.tasks import result_of, run_pickled
 from causeway.storage.lake import Lake, Manifest
 from causeway.storage.object_store import LocalPlace
 from causeway.tick.bucket import BucketCommit

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from causeway.programs.user_modules import archive_modules
-from causeway.spark.session import open_session
+from causeway.cluster.session import open_session
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,7 +20,7 @@ def open_bench_session(master: str) -> SparkSession:
     """Open the Spark session of this process and give the package ``benchmarks`` to its workers.
 
     Raises:
-        InvalidInput: as ``causeway.spark.session.open_session``.
+        InvalidInput: as ``causeway.cluster.session.open_session``.
     """
     session = open_session(master)
     session.sparkContext.addPyFile(str(_archive()))

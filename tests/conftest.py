@@ -16,8 +16,8 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from causeway.cluster.session import spark_session
 from causeway.programs.user_modules import BESIDE
-from causeway.spark.session import spark_session
 from tests.recordings import Recordings
 from tests.skip_limit import SkipLimit
 from tests.tiers import current_tier

@@ -16,7 +16,7 @@ from benchmarks.audit.workload import Workload
 from benchmarks.machine import machine, peaks, processor_seconds
 from benchmarks.process import BenchmarkFailed, NotDone, call, call_within
 from benchmarks.rounds import work_folder
-from causeway.spark.masters import available_cores
+from causeway.cluster.masters import available_cores
 
 Progress = Callable[[str], None]
 
@@ -273,7 +273,7 @@ def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:
 def _in_process(place: str) -> Run:
     from causeway.audit.stored import audit_ledger
     from causeway.ledger.store import open_ledger
-    from causeway.spark.workers import retain_freed_memory
+    from causeway.cluster.workers import retain_freed_memory
 
     retain_freed_memory(arrow=False)  # as the command does
     return _audited(lambda: audit_ledger(open_ledger(place), executor="in_process"))
@@ -282,7 +282,7 @@ def _in_process(place: str) -> Run:
 def _on_spark(place: str, cores: int) -> Run:
     from causeway.audit.stored import audit_ledger
     from causeway.ledger.store import open_ledger
-    from causeway.spark.session import spark_session
+    from causeway.cluster.session import spark_session
 
     begun = time.perf_counter()
     with spark_session(f"local[{cores}]") as session:

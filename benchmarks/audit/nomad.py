@@ -19,7 +19,7 @@ from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed
 from benchmarks.recorded.command import Measured, measure
 from benchmarks.rounds import work_folder
-from causeway.spark.masters import available_cores
+from causeway.cluster.masters import available_cores
 from tests.recordings import Recordings
 
 Progress = Callable[[str], None]

@@ -374,7 +374,7 @@ def test_state_names_the_available_tables(
     cli: Run, lake: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], expected: str
 ) -> None:
     """Before Spark starts."""
-    monkeypatch.setattr("causeway.spark.session.open_session", lambda *_, **more: pytest.fail("Spark starts"))
+    monkeypatch.setattr("causeway.cluster.session.open_session", lambda *_, **more: pytest.fail("Spark starts"))
     code, out, err = cli("state", lake, "--master", "local[2]", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"causeway: {expected}")

@@ -17,8 +17,8 @@ import pytest
 
 import causeway
 from causeway.cli import completion
+from causeway.cluster.java import find_java
 from causeway.protocols.registry import protocol_names
-from causeway.spark.java import find_java
 from tests.support.common.command_line import Run, command_line
 
 SCRIPT = """\

@@ -37,7 +37,7 @@ ALLOWED = {
     "ledger/ingest/row_sections.py": "the names of libraries that read an amount otherwise",
     "scenarios/recorded_traffic.py": "the name that a file of the Cosmos Chain Registry has",
     "scenarios/traffic_settings.py": "the same, in the description of a key",
-    "spark/session.py": "the time zone of Spark",
+    "cluster/session.py": "the time zone of Spark",
     "programs/bundled/tokens.py": "the names of the libraries whose bytes are written",
     "programs/bundled/transfer.py": "the same",
 }

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from causeway.cluster.types import spark_schema
 from causeway.core.frame import Frame
 from causeway.core.vocabulary import NO_CHAIN, Event, Kind, Via
 from causeway.dataframes import lake_tables
@@ -19,7 +20,6 @@ from causeway.programs import Effects, Program, VectorProgram
 from causeway.programs.scalar import Context, Ingress, Request
 from causeway.protocols.shared.events import LEDGER_LOGS
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA
-from causeway.spark.types import spark_schema
 from causeway.storage.reorgs import RevertedRanges
 from causeway.storage.table_schemas import stamped_schema
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import pytest
 from causeway_proofs.errors import InvalidInput
 
+from causeway.cluster.tasks import TaskFailed, result_of, run_pickled
 from causeway.ledger.ingest.chunks import BadFile
-from causeway.spark.tasks import TaskFailed, result_of, run_pickled
 from causeway.storage.commit_log import CommitLog, Count, HeadRecord, Record, create_once, decoded, encoded
 from causeway.storage.files import Storage
 from causeway.storage.layout import LakeDamaged, LakeHead

@@ -258,7 +258,7 @@ import time
 from pathlib import Path
 from tests.support.common.local_cluster import LocalCluster
 from causeway.tick.executors import SparkExecutor
-from causeway.spark.workers import list_executors
+from causeway.cluster.workers import list_executors
 from tests.storage.test_run import network
 import causeway.network.network as module
 module.compact = lambda lake, last: last.compacted

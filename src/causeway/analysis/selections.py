@@ -193,8 +193,8 @@ class Rows:
         Raises:
             InvalidInput: there is no session.
         """
+        from causeway.cluster.session import active_session
         from causeway.dataframes.ledger_tables import table_to_dataframe
-        from causeway.spark.session import active_session
 
         session = session or active_session()
         if session is None:
@@ -325,7 +325,7 @@ def choose_session(ledger: Ledger) -> SparkSession | None:
     Returns:
         The session, or None.
     """
-    from causeway.spark.session import active_session
+    from causeway.cluster.session import active_session
 
     session = active_session()
     if session is None or sum(bucket_rows(ledger)) <= SMALL_ROWS:

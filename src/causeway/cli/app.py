@@ -159,7 +159,7 @@ def show_versions(as_json: bool) -> None:
 
 def _spark() -> str | None:
     """Return the Spark release of PySpark, from its file names."""
-    from causeway.spark.java import SPARK_FOLDER
+    from causeway.cluster.java import SPARK_FOLDER
 
     for jar in sorted((SPARK_FOLDER / "jars").glob("spark-core_*.jar")):
         found = re.fullmatch(r"spark-core_[0-9.]+-(.+)\.jar", jar.name)
@@ -170,7 +170,7 @@ def _spark() -> str | None:
 
 def _java() -> dict[str, Any]:
     """Return the Java that would run Spark."""
-    from causeway.spark.java import find_java
+    from causeway.cluster.java import find_java
 
     try:
         java = find_java()

@@ -17,6 +17,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.audit.engine import REMARKED_COUNTS, AuditResult, CheckVerdict
 from causeway.audit.passes.bucket_pass import LIMIT
 from causeway.audit.stored import audit_ledger
+from causeway.cluster.tasks import convert_spark_errors, result_of, run_pickled
 from causeway.core.arrow_types import OPTIONAL, require_columns, to_schema
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import table_schema
@@ -27,7 +28,6 @@ from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.ledger.sorted_runs import RunWriter, SpooledRun
 from causeway.ledger.store import LedgerWriter, create_ledger
 from causeway.ledger.windows import HeightBounds, mark_restarts
-from causeway.spark.tasks import convert_spark_errors, result_of, run_pickled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -48,7 +48,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from causeway.spark.types import spark_schema, to_spark_columns
+from causeway.cluster.types import spark_schema, to_spark_columns
 from causeway.storage.lake import Lake, LakeError
 from causeway.storage.seals import Seal, parse_seal
 from causeway.storage.table_schemas import TOPOLOGY_SCHEMAS, StateReader, TableSchemas, replay_between

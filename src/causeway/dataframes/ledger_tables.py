@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from causeway.cluster.workers import require_workers
 from causeway.ledger.commits import table_schema
 from causeway.ledger.store import Ledger
-from causeway.spark.workers import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,10 +18,10 @@ from cachetools import LRUCache, cached
 from causeway_proofs import jit_code
 from causeway_proofs.errors import CausewayError, InvalidInput
 
+from causeway.cluster.masters import available_cores
+from causeway.cluster.tasks import TaskFailed, convert_spark_errors, convert_storage_errors
+from causeway.cluster.workers import freeze_modules, retain_freed_memory
 from causeway.ledger.store import Ledger, LedgerDamaged
-from causeway.spark.masters import available_cores
-from causeway.spark.tasks import TaskFailed, convert_spark_errors, convert_storage_errors
-from causeway.spark.workers import freeze_modules, retain_freed_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -290,7 +290,7 @@ def open_worker_session(
     Returns:
         The session.
     """
-    from causeway.spark.session import open_session, prepare_workers, requested_tasks, start_session, wait_for_workers
+    from causeway.cluster.session import open_session, prepare_workers, requested_tasks, start_session, wait_for_workers
 
     start_session(master, extra=settings)
     prepare_workers(min(tasks, requested_tasks(master, settings)), (*PRELOADED_MODULES, *modules))
@@ -357,7 +357,7 @@ class BucketPasses:
                 for bucket, found in zip(buckets, each, strict=True):
                     yield from ((bucket, result) for result in found)
             return
-        from causeway.spark.workers import require_workers
+        from causeway.cluster.workers import require_workers
 
         require_workers(self.session)
         shared = self.session.sparkContext.broadcast(value)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from causeway_proofs.errors import InvalidInput
 
+from causeway.cluster.tasks import Session
 from causeway.config.document import validate_document
 from causeway.config.section import LAST_TICK
 from causeway.config.topology import Topology
@@ -26,7 +27,6 @@ from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.scenarios.changes import NetworkStage
 from causeway.scenarios.scenario import Scenario
 from causeway.scenarios.settings import NOTHING_INSTALLED
-from causeway.spark.tasks import Session
 from causeway.storage.external_input import InputRecord
 from causeway.storage.lake import Lake
 from causeway.storage.layout import TRAFFIC

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
+from causeway.cluster.masters import available_cores
+from causeway.cluster.session import active_session, open_session, prepare_workers, requested_tasks, start_session
 from causeway.config.topology import Topology
 from causeway.core.text import format_value, suggest_known
 from causeway.network.deploy import DeployedScenario, deploy_scenario, partition_chains
@@ -27,8 +29,6 @@ from causeway.programs.state_values import read_state_value
 from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.scenarios.scenario import Scenario, load_scenario
 from causeway.scenarios.traffic_sources import last_tick
-from causeway.spark.masters import available_cores
-from causeway.spark.session import active_session, open_session, prepare_workers, requested_tasks, start_session
 from causeway.storage.compaction import compact_logs, latest_compaction, remove_compacted, remove_uncommitted
 from causeway.storage.connectivity import check_reachable, check_readable
 from causeway.storage.external_input import NO_INPUT, ExternalInput, InputRecord

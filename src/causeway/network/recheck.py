@@ -18,6 +18,8 @@ from causeway_proofs.errors import CausewayError, InvalidInput
 from causeway.audit.engine import AuditResult, add_findings
 from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.passes.bucket_pass import LIMIT
+from causeway.cluster.masters import available_cores
+from causeway.cluster.tasks import Session, run_tasks
 from causeway.network.opened_lake import OpenedLake, open_lake
 from causeway.network.reexecution import ROOT_COLUMN, DifferingHeight, RangeResult, Reexecutor
 from causeway.network.reexecution_workers import AskForRange, RangeDone, run_in_processes
@@ -25,8 +27,6 @@ from causeway.network.replay import MissingKeys, OtherTables, recorded_deploymen
 from causeway.programs.catalogue import ProgramNotFound
 from causeway.programs.user_modules import NOWHERE, ModuleSources
 from causeway.protocols.shared.secrets import NONE, Secrets
-from causeway.spark.masters import available_cores
-from causeway.spark.tasks import Session, run_tasks
 from causeway.storage.lake import Lake, Manifest
 from causeway.tick.deployment import FIRST_HEIGHT
 from causeway.tick.rounds import read_states

@@ -20,9 +20,9 @@ from typing import IO, Any
 
 from causeway_proofs.errors import CausewayError, InvalidInput
 
+from causeway.cluster.workers import retain_freed_memory
 from causeway.network.reexecution import DifferenceReason, DifferingHeight, RangeResult, open_reexecutor
 from causeway.programs.user_modules import ModuleSources
-from causeway.spark.workers import retain_freed_memory
 from causeway.storage.layout import Freed, LakeDamaged
 
 REPORT_SECONDS = 0.2

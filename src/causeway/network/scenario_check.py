@@ -18,6 +18,7 @@ from typing import Any
 
 from causeway_proofs.errors import InvalidInput
 
+from causeway.cluster.masters import available_cores
 from causeway.config.document import Key, collect_errors, format_key, key_lines, parse_key, read_text
 from causeway.network.deploy import DeployedScenario, deploy_scenario
 from causeway.network.scenario_plan import ScenarioPlan, plan_scenario
@@ -32,7 +33,6 @@ from causeway.scenarios.scenario import (
     select_protocol_tables,
 )
 from causeway.scenarios.settings import NOTHING_INSTALLED
-from causeway.spark.masters import available_cores
 
 MAXIMUM = 100
 """Maximum number of mistakes named."""

@@ -48,8 +48,8 @@ def prestart_jvm(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> 
     master, settings = network.get("master", MASTER), network.get("spark", {})
     if network.get("executor", EXECUTOR) != EXECUTOR or not isinstance(master, str) or not isinstance(settings, dict):
         return False
-    from causeway.spark.masters import is_local
-    from causeway.spark.session import start_session
+    from causeway.cluster.masters import is_local
+    from causeway.cluster.session import start_session
 
     if is_local(master):
         with contextlib.suppress(InvalidInput):

@@ -30,6 +30,7 @@ import pyarrow.fs as pa_fs
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64
 
+from causeway.cluster.tasks import Session, run_tasks
 from causeway.config.topology import CHAINS_SCHEMA, Topology
 from causeway.core.ingress_call import encode_calls
 from causeway.core.text import load_json
@@ -46,7 +47,6 @@ from causeway.scenarios.prepared_traffic import (
 )
 from causeway.scenarios.recording import RecordingPiece, file_system, fingerprint_files, read_packets, split_recording
 from causeway.scenarios.traffic_settings import RecordedSection
-from causeway.spark.tasks import Session, run_tasks
 from causeway.storage.files import Storage
 from causeway.storage.object_store import MAX_WHOLE_BYTES
 from causeway.storage.seals import Seal

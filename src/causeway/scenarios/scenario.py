@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from causeway_proofs.errors import InvalidInput
 from pydantic import Field, create_model
 
+from causeway.cluster.tasks import Session
 from causeway.config.document import (
     first_difference,
     forget_parsed,
@@ -62,7 +63,6 @@ from causeway.scenarios.traffic_settings import (
     TrafficSection,
 )
 from causeway.scenarios.traffic_sources import ScenarioTraffic, open_traffic
-from causeway.spark.tasks import Session
 
 __all__ = [
     "Scenario",

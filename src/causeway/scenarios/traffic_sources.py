@@ -16,6 +16,7 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64
 
+from causeway.cluster.tasks import Session
 from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.config.traffic import INGRESS_SCHEMA, Traffic
 from causeway.core.ingress_call import encode_calls
@@ -25,7 +26,6 @@ from causeway.scenarios.generator import generated_traffic
 from causeway.scenarios.prepared_traffic import prepared_traffic
 from causeway.scenarios.recorded_traffic import recorded_traffic
 from causeway.scenarios.settings import MoveSection
-from causeway.spark.tasks import Session
 
 __all__ = ["last_tick", "ticks_with_traffic"]
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from causeway.spark.session import wait_for_workers
-from causeway.spark.tasks import TaskFailed, convert_spark_errors, result_of, run_pickled
-from causeway.spark.workers import (
+from causeway.cluster.session import wait_for_workers
+from causeway.cluster.tasks import TaskFailed, convert_spark_errors, result_of, run_pickled
+from causeway.cluster.workers import (
     WORKERS_STAY,
     ExecutorSlot,
     assign_bucket,

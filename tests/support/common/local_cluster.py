@@ -17,7 +17,7 @@ from types import TracebackType
 
 from causeway_proofs.errors import InvalidInput
 
-from causeway.spark.java import SPARK_FOLDER, check_memory, find_java, java_home
+from causeway.cluster.java import SPARK_FOLDER, check_memory, find_java, java_home
 
 _START_SECONDS = 60
 _END_SECONDS = 10

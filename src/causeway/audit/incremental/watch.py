@@ -32,6 +32,7 @@ from causeway.audit.lane_context import UNDECIDED, UNDECIDED_PAID, LaneContext
 from causeway.audit.passes.bucket_pass import PassLimits, RunResult, check_bucket
 from causeway.audit.passes.results import ChainAssertions, check_chain_assertions
 from causeway.audit.stored import ASSERTION_TABLES
+from causeway.cluster.masters import available_cores
 from causeway.ledger.commits import LedgerDamaged, commits_of, read_commit
 from causeway.ledger.lake.derivation import DeriveProgress
 from causeway.ledger.lake.ingest import ingest_lake, is_lake
@@ -40,7 +41,6 @@ from causeway.ledger.schema import LANE, PROMISES_SCHEMA
 from causeway.ledger.store import LOOSE_TABLES, Ledger, open_ledger
 from causeway.ledger.stored_parts import bucket_parts, bucket_value, ledger_end
 from causeway.ledger.windows import Lane, LanePromises, ObservedWindowTable, table_lanes
-from causeway.spark.masters import available_cores
 from causeway.storage.lake import Lake
 
 __all__ = ["NAMED_FINDINGS", "LedgerTail", "LedgerWatch", "Stopped", "WatchResult", "tail_ledger"]

@@ -144,7 +144,7 @@ def command(
     from causeway.audit.engine import CHECK_NAMES
     from causeway.audit.stored import EXECUTORS, AuditTerms, audit_ledger
     from causeway.audit.verdict import combine_verdicts
-    from causeway.spark.workers import retain_freed_memory
+    from causeway.cluster.workers import retain_freed_memory
 
     for name in check or ():
         if name not in CHECK_NAMES:

@@ -42,10 +42,10 @@ def command(
     [bold]Example[/bold]: causeway report my-ledger --out report.html
     """
     from causeway.cli.output.audit import progress_bar
+    from causeway.cluster.workers import retain_freed_memory
     from causeway.network.opened_ledger import open as open_place
     from causeway.report.data import report_data
     from causeway.report.sections import report_page
-    from causeway.spark.workers import retain_freed_memory
 
     require_place("LAKE", lake)
     if as_json and out is not None:

@@ -55,8 +55,8 @@ def command(
 
     [bold]Example[/bold]: causeway state my-lake --table lanes --chain subnet-3 --height 7
     """
+    from causeway.cluster.session import open_session
     from causeway.network.replay import StateReplay, recorded_deployment
-    from causeway.spark.session import open_session
     from causeway.storage.lake import Lake
     from causeway.storage.table_schemas import TableSchemas, chain_position
 
@@ -74,8 +74,8 @@ def command(
         with show_spinner("Executing heights again"):
             again.frames(at_height.height)
     with show_spinner("Starting Spark"):
+        from causeway.cluster.tasks import convert_spark_errors
         from causeway.dataframes.lake_tables import LakeTables
-        from causeway.spark.tasks import convert_spark_errors
 
         session = open_session(master, extra=dict(parse_setting(text, "--conf") for text in spark or ()))
         tables = LakeTables(session, place, again.tables)

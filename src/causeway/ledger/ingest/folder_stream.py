@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from causeway.cluster.types import spark_schema
 from causeway.ledger.ingest.mapping import has_format
 from causeway.ledger.ingest.sources import SourceFile, inspect_file, list_files
-from causeway.spark.types import spark_schema
 from causeway.storage.files import Storage
 
 FORMAT = "causeway-folder"

@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 from causeway_proofs.errors import InvalidInput
 
+from causeway.cluster.masters import available_cores
+from causeway.cluster.tasks import TaskFailed, extract_python_error
+from causeway.cluster.workers import retain_freed_memory
 from causeway.ledger.commits import LEDGER_FILE, CommitLost, InputFile
 from causeway.ledger.ingest.chunks import BadFile
 from causeway.ledger.ingest.commit import COUNT_NAMES, CommitResult, commit_files
@@ -41,9 +44,6 @@ from causeway.ledger.ingest.tasks import MAX_THREADS, Runner, SparkRunner, Threa
 from causeway.ledger.maintenance import maintain_ledger, remove_garbage
 from causeway.ledger.row_order import MAX_BUCKETS
 from causeway.ledger.store import Ledger, create_ledger, open_ledger
-from causeway.spark.masters import available_cores
-from causeway.spark.tasks import TaskFailed, extract_python_error
-from causeway.spark.workers import retain_freed_memory
 from causeway.storage.files import Storage
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def ingest_files(
     size = sum(take.source.size - take.begin for take in pending)
     runner: Runner
     if executor == "spark" or (executor == "auto" and (session is not None or size >= SPARK_BYTES)):
-        from causeway.spark.session import open_session
+        from causeway.cluster.session import open_session
 
         runner = SparkRunner(session or open_session(master, extra=settings))
     else:
@@ -562,8 +562,8 @@ def follow_source(
         LedgerDamaged: The ledger is damaged. Earlier commits stay.
         TaskFailed: The stream or a Spark task failed. Earlier commits stay.
     """
+    from causeway.cluster.session import open_session
     from causeway.ledger.ingest.folder_stream import FORMAT, FolderSource
-    from causeway.spark.session import open_session
 
     if executor not in EXECUTORS:
         raise InvalidInput(f"executor: {executor}: must be one of {', '.join(EXECUTORS)}")

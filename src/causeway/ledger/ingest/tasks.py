@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from causeway.cluster.masters import available_cores
+from causeway.cluster.tasks import convert_spark_errors, result_of, run_pickled
 from causeway.ledger.commits import STAGING
 from causeway.ledger.ingest.chunks import BadFile
 from causeway.ledger.ingest.links import LaneLinks, index_links
@@ -30,8 +32,6 @@ from causeway.ledger.ingest.windows import ObservedWindows
 from causeway.ledger.schema import QUARANTINE_SCHEMA
 from causeway.ledger.sorted_runs import RUN_BYTES, RunWriter, SpooledRun, spread_rows, write_bucket
 from causeway.ledger.store import StoredFile, write_file
-from causeway.spark.masters import available_cores
-from causeway.spark.tasks import convert_spark_errors, result_of, run_pickled
 from causeway.storage.files import Storage
 
 if TYPE_CHECKING:

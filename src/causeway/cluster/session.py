@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import psutil
 from causeway_proofs.errors import InvalidInput
 
-from causeway.spark.class_archive import archive_options
-from causeway.spark.java import SPARK_FOLDER, check_memory, find_java, java_home
-from causeway.spark.masters import (
+from causeway.cluster.class_archive import archive_options
+from causeway.cluster.java import SPARK_FOLDER, check_memory, find_java, java_home
+from causeway.cluster.masters import (
     check_master,
     default_tasks,
     default_tasks_on,
@@ -65,7 +65,7 @@ _ON_THIS_MACHINE = MappingProxyType(
         # Listen on the loopback interface only, and avoid resolving the host name.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.python.daemon.module": "causeway.spark.worker_daemon",
+        "spark.python.daemon.module": "causeway.cluster.worker_daemon",
     }
 )
 """Spark settings with the driver and all workers on this machine."""

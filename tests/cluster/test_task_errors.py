@@ -10,8 +10,8 @@ import pytest
 from causeway_proofs.errors import InvalidInput
 from pyspark.errors import PySparkException
 
+from causeway.cluster.tasks import TaskFailed, convert_spark_errors, convert_storage_errors, extract_python_error
 from causeway.ledger.bucket_scan import run_results, task_rows
-from causeway.spark.tasks import TaskFailed, convert_spark_errors, convert_storage_errors, extract_python_error
 from causeway.storage.layout import LakeError
 
 IN_PYTHON = """An exception was thrown from the Python worker.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from causeway_proofs.errors import InvalidInput
 
-from causeway.spark.workers import require_workers
+from causeway.cluster.workers import require_workers
 
 
 def session(python: str, master: str = "local[2]") -> Any:

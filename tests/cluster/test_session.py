@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from causeway.spark.java import SPARK_FOLDER, find_java, java_home
-from causeway.spark.masters import default_tasks
-from causeway.spark.session import open_session
+from causeway.cluster.java import SPARK_FOLDER, find_java, java_home
+from causeway.cluster.masters import default_tasks
+from causeway.cluster.session import open_session
 
 JOB = """
 import pyarrow as pa
-from causeway.spark.session import spark_session
+from causeway.cluster.session import spark_session
 
 def double(batches):
     for batch in batches:
@@ -124,7 +124,7 @@ def test_invalid_argument_is_reported_in_one_line(arguments: str, said: str) -> 
     arguments = arguments.replace("FREE", str(free_port()))
     done = run_python(
         "from causeway_proofs.errors import InvalidInput\n"
-        "from causeway.spark.session import open_session\n"
+        "from causeway.cluster.session import open_session\n"
         f"try: open_session({arguments})\n"
         "except InvalidInput as error: print(error)\n"
     )
@@ -168,7 +168,7 @@ def test_failed_java_start_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "release").write_text('JAVA_VERSION="21"\n')
     done = run_python(
         "from causeway_proofs.errors import InvalidInput\n"
-        "from causeway.spark.session import open_session\n"
+        "from causeway.cluster.session import open_session\n"
         "try: open_session('local[1]')\n"
         "except InvalidInput as error: print(error)\n",
         JAVA_HOME=str(tmp_path),
@@ -201,7 +201,7 @@ def test_session_runs_silently_with_and_without_an_installed_java(java: str, tmp
 @pytest.mark.slow
 def test_process_can_open_one_session_after_another() -> None:
     done = run_python(
-        "from causeway.spark.session import spark_session\n"
+        "from causeway.cluster.session import spark_session\n"
         "for cores in (1, 2):\n"
         "    with spark_session(f'local[{cores}]') as spark:\n"
         "        print(spark.sparkContext.defaultParallelism, spark.range(cores).count())\n"
@@ -213,7 +213,7 @@ def test_process_can_open_one_session_after_another() -> None:
 @pytest.mark.slow
 def test_failed_task_raises_in_python_without_a_java_stack_trace() -> None:
     done = run_python(
-        "from causeway.spark.session import spark_session\n"
+        "from causeway.cluster.session import spark_session\n"
         "def fail(batches):\n"
         "    raise ValueError('this one')\n"
         "    yield\n"
@@ -230,7 +230,7 @@ def test_failed_task_raises_in_python_without_a_java_stack_trace() -> None:
 def test_java_ends_with_python_for_any_exit(how: signal.Signals) -> None:
     program = (
         "import time\n"
-        "from causeway.spark import session\n"
+        "from causeway.cluster import session\n"
         "spark = session.open_session('local[1]')\n"
         "spark.range(1).rdd.map(str).collect()\n"
         "print('up', flush=True)\n"
@@ -253,7 +253,7 @@ def test_second_session_maps_the_archive_of_the_first(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "import psutil\n"
-        "from causeway.spark import session\n"
+        "from causeway.cluster import session\n"
         "with session.spark_session('local[1]') as spark:\n"
         "    [java] = [each for each in psutil.Process().children() if 'pyspark-shell' in each.cmdline()]\n"
         "    maps = Path(f'/proc/{java.pid}/maps').read_text()\n"
