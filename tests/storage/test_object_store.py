@@ -21,6 +21,7 @@ from moto.server import ThreadedMotoServer
 from obstore import exceptions as store_errors
 from pyspark.sql import SparkSession
 
+from causeway.cluster.connectivity import check_reachable, check_readable
 from causeway.ledger.commits import LedgerDamaged
 from causeway.ledger.ingest.ingest import ingest_files
 from causeway.ledger.store import open_ledger
@@ -28,7 +29,6 @@ from causeway.network.network import LakeNetwork
 from causeway.network.opened_lake import open_lake
 from causeway.network.recheck import LakeRecheck
 from causeway.scenarios.scenario import load_scenario
-from causeway.storage.connectivity import check_reachable, check_readable
 from causeway.storage.files import Storage
 from causeway.storage.integrity import verify_lake
 from causeway.storage.lake import Lake, LakeDamaged, LakeError

@@ -258,7 +258,7 @@ import time
 from pathlib import Path
 from tests.support.common.local_cluster import LocalCluster
 from causeway.tick.executors import SparkExecutor
-from causeway.cluster.workers import list_executors
+from causeway.cluster.workers import find_executors
 from tests.storage.test_run import network
 import causeway.network.network as module
 module.compact = lambda lake, last: last.compacted
@@ -274,7 +274,7 @@ if __name__ == "__main__":
         for name, text in {networks!r}.items():
             text = text.replace('master = "local[2]"', master)
             with network(Path({str(tmp_path)!r}, name), text, "spark", 3) as net:
-                while len(executors_of(net.spark)) < 2:
+                while len(find_executors(net.spark)) < 2:
                     time.sleep(0.1)
                 net.run(ticks=6)
 """

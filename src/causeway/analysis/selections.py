@@ -297,6 +297,13 @@ class FiguresCounter:
     figures: dict[tuple[str, bool], LedgerFigures] = field(default_factory=dict)
     kept: FiguresCache = field(default_factory=FiguresCache)
     steps: Steps | None = None
+    session: SparkSession | None = None
+
+    def choose_session(self, ledger: Ledger) -> SparkSession | None:
+        """Return the session for a count: none for a small ledger, else the given one or a suitable active one."""
+        if self.session is None:
+            return choose_session(ledger)
+        return self.session if sum(bucket_rows(ledger)) > SMALL_ROWS else None
 
     def use(self, ledger: Ledger, where: MessageFilter, by_lane: bool) -> LedgerFigures:
         """Return the figures of the selected messages of a ledger."""
@@ -308,7 +315,7 @@ class FiguresCounter:
             if key not in self.figures:
                 while len(self.figures) >= _CACHED_SELECTIONS:
                     del self.figures[next(iter(self.figures))]
-                session, kept = choose_session(ledger), None if where or by_lane else self.kept
+                session, kept = self.choose_session(ledger), None if where or by_lane else self.kept
                 progress = None if self.steps is None else self.steps("counting")
                 self.figures[key] = compute_figures(
                     ledger, where=where, by_lane=by_lane, session=session, kept=kept, progress=progress
@@ -325,13 +332,13 @@ def choose_session(ledger: Ledger) -> SparkSession | None:
     Returns:
         The session, or None.
     """
+    from causeway.cluster.jobs import is_one_process
     from causeway.cluster.session import active_session
 
     session = active_session()
     if session is None or sum(bucket_rows(ledger)) <= SMALL_ROWS:
         return None
-    master = session.sparkContext.master or ""
-    return session if master.startswith("local") or ledger.storage.uri.partition("://")[1] else None
+    return session if is_one_process(session) or ledger.storage.uri.partition("://")[1] else None
 
 
 class MessageSelection:
@@ -389,12 +396,12 @@ class MessageSelection:
     @property
     def messages(self) -> Rows:
         """Return one row a message (``MESSAGES_SCHEMA``), in the order of the ledger's buckets."""
-        return _messages("messages", self._now, self._filter)
+        return _messages("messages", self._now, self._filter, self._counted)
 
     @property
     def calls(self) -> Rows:
         """Return one row a call, a request sent by a chain; columns as of ``messages``."""
-        return _messages("calls", self._now, self._filter.and_(MessageFilter(calls=True)))
+        return _messages("calls", self._now, self._filter.and_(MessageFilter(calls=True)), self._counted)
 
     @property
     def lanes(self) -> Rows:
@@ -447,23 +454,23 @@ class MessageSelection:
         return f"<messages of {to_one_line(self.place)} where {self._filter}; {more}>"
 
 
-def _messages(name: str, now: Callable[[], Ledger], where: MessageFilter) -> Rows:
+def _messages(name: str, now: Callable[[], Ledger], where: MessageFilter, counted: FiguresCounter) -> Rows:
     ledger = now()
 
     def parts() -> Iterator[pa.Table]:
         now()
-        yield from read_messages(ledger, where, session=choose_session(ledger))
+        yield from read_messages(ledger, where, session=counted.choose_session(ledger))
 
     def frame(session: SparkSession) -> DataFrame:
         from causeway.dataframes.ledger_tables import task_dataframe
 
         now()
-        reader = MessageReader.of(ledger, where, all_replies(ledger, choose_session(ledger)))
+        reader = MessageReader.of(ledger, where, all_replies(ledger, counted.choose_session(ledger)))
         return task_dataframe(
             session, MESSAGES_SCHEMA, len(reader.buckets), lambda task: reader.rows(reader.buckets[task])
         )
 
     def choose(values: dict[str, Any]) -> Rows:
-        return _messages(name, now, where.and_(MessageFilter.of(**values)))
+        return _messages(name, now, where.and_(MessageFilter.of(**values)), counted)
 
     return Rows(name, MESSAGES_SCHEMA, parts, None, frame, choose)

@@ -41,11 +41,11 @@ from causeway.analysis.figures.replies import (
 )
 from causeway.audit.incremental.buckets import rows_digest
 from causeway.audit.lane_context import LaneContext
+from causeway.cluster.jobs import SharedJobState
 from causeway.ledger.bucket_scan import (
     BucketPasses,
     PassProgress,
     PassProgressCallback,
-    SharedJobState,
     bucket_rows,
     once_per_worker,
     open_worker_session,

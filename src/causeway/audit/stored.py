@@ -21,13 +21,13 @@ from causeway.audit.lane_context import LaneContext
 from causeway.audit.passes.bucket_pass import LIMIT, RunResult, check_bucket
 from causeway.audit.passes.cross_bucket_join import LocalJoiner
 from causeway.audit.passes.results import ChainAssertions, PartialResults, check_chain_assertions
+from causeway.cluster.jobs import SharedJobState
 from causeway.core.text import parse_duration
 from causeway.ledger.bucket_scan import (
     EXECUTORS,
     SPARK_ROWS,
     PassProgress,
     PassProgressCallback,
-    SharedJobState,
     bucket_rows,
     open_worker_session,
     order_by_size,
@@ -244,12 +244,8 @@ class _OnSpark:
             runs,
             self.limit,
         )
-        shared = self.session.sparkContext.broadcast(job)
-        try:
-            collected = PartialResults(self.limit)
-            run_buckets(self.session, buckets, _check_bucket_task, shared, RunResult, collected.add)
-        finally:
-            shared.unpersist()
+        collected, what = PartialResults(self.limit), "audit, first pass" if only is None else "audit, second pass"
+        run_buckets(self.session, buckets, _check_bucket_task, job, RunResult, collected.add, what=what)
         for bucket in buckets:
             self.progress.bucket(bucket)
         return collected.runs
@@ -260,11 +256,9 @@ class _OnSpark:
             return []
         from causeway.ledger.bucket_scan import run_buckets
 
-        shared = self.session.sparkContext.broadcast((self.ledger, windows, self.limit))
-        try:
-            return run_buckets(self.session, buckets, _check_chains_task, shared, ChainAssertions).values()
-        finally:
-            shared.unpersist()
+        value = (self.ledger, windows, self.limit)
+        what = "audit, headers and watermarks"
+        return run_buckets(self.session, buckets, _check_chains_task, value, ChainAssertions, what=what).values()
 
 
 @dataclass(frozen=True)

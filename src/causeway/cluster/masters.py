@@ -39,7 +39,7 @@ def default_tasks(session: SparkSession) -> int:
     """
     master = session.sparkContext.master or ""
     if is_local(master):
-        return int(session.sparkContext.defaultParallelism)
+        return session.sparkContext.defaultParallelism
     return default_tasks_on(master, dict(session.sparkContext.getConf().getAll()))
 
 
@@ -124,7 +124,7 @@ def is_local(master: str) -> bool:
     Args:
         master: The master.
     """
-    return master.startswith("local")
+    return _LOCAL.fullmatch(master) is not None
 
 
 def is_loopback(master: str) -> bool:

@@ -3,11 +3,11 @@
 A bucket's tick is fast if its state is in the memory of the worker that runs it, so tasks return to the same worker
 where possible. All of this decides only the worker of a bucket: a bucket's tick is a function of committed files.
 
-On a cluster each bucket has a preferred executor. DataFrames cannot express a preference, but an RDD can: the bucket
-numbers are an RDD with preferred locations, and the query over it keeps them, since nothing is exchanged in between.
-Executors are listed when a task did not find its state, and periodically; the query is planned again only if they
-changed. A task whose executor is gone, or busy for longer than ``spark.locality.wait``, runs elsewhere and reads its
-state from the lake. Among the workers of one executor Spark chooses, without control from outside.
+On a cluster each bucket has a preferred executor: Spark stores the bucket's number there, as the only row of a
+partition of a persisted table, and the query over the table exchanges nothing. The table is placed again when other
+executors are found, which are looked for when a task did not find its state, and periodically. A task whose executor
+is gone, or busy for longer than ``spark.locality.wait``, runs elsewhere and reads its state from the lake. Among the
+workers of one executor Spark chooses, without control from outside.
 
 With all workers on one machine, Spark gives a task to the longest idle worker, so the task number does not decide the
 bucket. Instead a task claims a bucket that its worker ran last, and leaves the buckets of other workers to them while
@@ -24,16 +24,21 @@ import functools
 import gc
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from causeway_proofs.errors import CausewayError, InvalidInput
+
+from causeway.cluster.jobs import default_parallelism, is_one_process, spark_context, spark_jobs, spark_master
+from causeway.cluster.masters import is_local
+from causeway.core.text import count_noun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,8 +60,8 @@ def require_workers(session: SparkSession) -> None:
     Raises:
         InvalidInput: The workers' Python cannot import Causeway.
     """
-    context = session.sparkContext
-    if not (context.master or "").startswith("local"):
+    context = spark_context(session)
+    if context is None or not is_local(spark_master(session)):
         return
     python = context.pythonExec
     found = shutil.which(python)
@@ -120,79 +125,54 @@ def freeze_modules() -> None:
         _modules = len(sys.modules)
 
 
-_DRIVER = "driver"
-"""Spark's name for the executor in the driver's process."""
+HOLD_SECONDS = 0.1
+"""Time that an executor takes for each partition that it stores, so that executors take turns."""
 
 
-class ExecutorSlot(NamedTuple):
-    """An executor: its host, and its number in the application."""
+def numbered_partitions(session: SparkSession, count: int) -> DataFrame:
+    """Return a table of numbers with one partition each; on a cluster each stays on an executor.
 
-    host: str
-    executor: str
-
-
-def is_single_machine(session: SparkSession) -> bool:
-    """Return True if all Python workers are on this machine: Spark runs in one process.
-
-    Args:
-        session: The session.
-    """
-    context: Any = session.sparkContext
-    return bool(context._jsc.sc().isLocal())
-
-
-def list_executors(session: SparkSession) -> tuple[ExecutorSlot, ...]:
-    """Return the current executors by number; empty if Spark runs in one process.
-
-    Args:
-        session: The session.
-    """
-    if is_single_machine(session):
-        return ()
-    context: Any = session.sparkContext
-    known = context._jsc.sc().statusStore().executorList(True).iterator()
-    found = []
-    while known.hasNext():
-        summary = known.next()
-        host = summary.hostPort().rpartition(":")[0]  # empty until the executor has registered
-        if summary.id() != _DRIVER and host:
-            found.append(ExecutorSlot(host, summary.id()))
-    return tuple(sorted(found, key=lambda place: (len(place.executor), place.executor)))
-
-
-def numbered_partitions(session: SparkSession, count: int, executors: tuple[ExecutorSlot, ...]) -> DataFrame:
-    """Return a table of numbers with one partition each, assigned to executors in turn.
-
-    With fewer than two executors there is no preference.
+    Spark stores the partitions in its executors, and prefers for a task the executor that has its partition. One that
+    is lost is stored again where its next task runs.
 
     Args:
         session: The session.
         count: Number of rows: 0 to ``count`` - 1 in column ``id``.
-        executors: Preferred executors.
     """
-    if len(executors) < 2:
-        return session.range(0, count, 1, count)
-    from pyspark.sql import DataFrame
-
-    jvm: Any = session.sparkContext._jvm
-    java: Any = session.sparkContext._jsc
-    gateway: Any = session.sparkContext._gateway
-    rows = jvm.java.util.ArrayList()
-    for number in range(count):
-        place = executors[number % len(executors)]
-        cells = gateway.new_array(jvm.java.lang.Object, 1)
-        cells[0] = number
-        preferred = jvm.java.util.ArrayList()
-        preferred.add(f"executor_{place.host}_{place.executor}")
-        rows.add(jvm.scala.Tuple2(jvm.org.apache.spark.sql.RowFactory.create(cells), _sequence(jvm, preferred)))
-    kind = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("org.apache.spark.sql.Row"))
-    rdd = java.sc().makeRDD(_sequence(jvm, rows), kind).toJavaRDD()
-    schema = jvm.org.apache.spark.sql.types.StructType.fromDDL("id INT NOT NULL")
-    return DataFrame(session._jsparkSession.createDataFrame(rdd, schema), session)
+    numbers = session.range(0, count, 1, count)
+    if is_one_process(session):
+        return numbers
+    held = numbers.mapInArrow(_hold, "id long").persist()
+    with spark_jobs(session, f"place {count_noun(count, 'bucket')}"):
+        held.count()
+    return held
 
 
-def _sequence(jvm: Any, items: Any) -> Any:
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(items).toSeq()
+def _hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    time.sleep(HOLD_SECONDS)
+    yield from batches
+
+
+def find_executors(session: SparkSession) -> frozenset[str]:
+    """Return names of the executors that now run tasks; empty if Spark runs in one process.
+
+    An executor is named by its host and the process that starts its Python workers.
+
+    Args:
+        session: The session.
+    """
+    if is_one_process(session):
+        return frozenset()
+    tasks = 2 * default_parallelism(session)
+    with spark_jobs(session, "find executors"):
+        rows = session.range(0, tasks, 1, tasks).mapInArrow(_name_executor, "executor string").collect()
+    return frozenset(row["executor"] for row in rows)
+
+
+def _name_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    name = f"{socket.gethostname()}:{os.getppid()}"
+    for batch in _hold(batches):
+        yield pa.RecordBatch.from_pydict({"executor": [name] * batch.num_rows})
 
 
 try:

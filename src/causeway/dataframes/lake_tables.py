@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from causeway.cluster.connectivity import check_readable
 from causeway.cluster.types import spark_schema, to_spark_columns
 from causeway.core.text import suggest_known
 from causeway.core.vocabulary import (
@@ -42,7 +43,6 @@ from causeway.ledger.lake.derivation import READ_TABLES, LedgerDerivation
 from causeway.ledger.lake.ingest import lake_promises, lake_windows, to_ledger_table
 from causeway.ledger.lake.names import VALUE_LOG
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
-from causeway.storage.connectivity import check_readable
 from causeway.storage.lake import Lake, LakeError, Manifest
 from causeway.storage.object_store import io_threads
 from causeway.storage.reorgs import RevertedRanges, find_reverted, network_root, owner_column

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from cachetools import LRUCache, cached
 from causeway_proofs import jit_code
 from causeway_proofs.errors import CausewayError, InvalidInput
 
+from causeway.cluster.jobs import InlineValue, SharedJobState, share_value, spark_jobs
 from causeway.cluster.masters import available_cores
-from causeway.cluster.tasks import TaskFailed, convert_spark_errors, convert_storage_errors
+from causeway.cluster.tasks import TaskFailed, convert_storage_errors
 from causeway.cluster.workers import freeze_modules, retain_freed_memory
+from causeway.core.text import count_noun
 from causeway.ledger.store import Ledger, LedgerDamaged
 
 if TYPE_CHECKING:
@@ -32,11 +34,9 @@ __all__ = [
     "PRELOADED_MODULES",
     "SPARK_ROWS",
     "BucketPasses",
-    "LocalPass",
     "PassProgress",
     "PassProgressCallback",
     "PassWork",
-    "SharedJobState",
     "Steps",
     "bucket_rows",
     "once_per_worker",
@@ -72,8 +72,8 @@ _LARGE_BYTES, _LARGE = 1 << 20, pa.ipc.IpcWriteOptions(compression="zstd")
 """Minimum size of compressed tables: Spark limits the total size of task results."""
 
 RowBatches = Iterator[pa.RecordBatch]
-BucketWork = Callable[[Any, int], Iterable[tuple[int, Any]]]
-"""Takes the shared value and a bucket number; yields run numbers and results."""
+PassWork = Callable[[SharedJobState, int], Iterable[tuple[int, Any]]]
+"""A module's function: takes the shared value and a bucket number; yields run numbers and results."""
 
 
 def pack_tables(result: Any) -> bytes:
@@ -115,10 +115,12 @@ def unpack_tables(content: bytes, kind: type[Tables]) -> Tables:
 def run_buckets(
     session: SparkSession,
     buckets: Sequence[int],
-    work: BucketWork,
-    shared: Any,
+    work: PassWork,
+    value: Any,
     kind: type[Tables],
     add: Callable[[tuple[int, int], Tables], None] | None = None,
+    *,
+    what: str = "count",
 ) -> dict[tuple[int, int], Tables]:
     """Run a function for each bucket as a Spark task, in the given order.
 
@@ -126,9 +128,10 @@ def run_buckets(
         session: The Spark session.
         buckets: Bucket numbers.
         work: A function of a module.
-        shared: Picklable value for all tasks.
+        value: Picklable value for all tasks.
         kind: Dataclass of the results.
         add: Called with each result; then nothing is returned.
+        what: The work, for the description of the job.
 
     Returns:
         Results by bucket and run.
@@ -138,9 +141,10 @@ def run_buckets(
         LedgerDamaged: A task raised it.
         TaskFailed: A task failed otherwise.
     """
-    query = session.range(0, len(buckets), 1, len(buckets)).mapInArrow(_task(tuple(buckets), work, shared), TASK_SCHEMA)
-    with convert_spark_errors():
-        rows = query.toArrow()
+    text = f"{what}, {count_noun(len(buckets), 'bucket')}"
+    with share_value(session, value) as shared, spark_jobs(session, text):
+        task = _task(tuple(buckets), work, shared)
+        rows = session.range(0, len(buckets), 1, len(buckets)).mapInArrow(task, TASK_SCHEMA).toArrow()
     found: dict[tuple[int, int], Tables] = {}
     for key, result in run_results(rows, kind):
         if add is None:
@@ -174,7 +178,7 @@ def run_results(rows: pa.Table, kind: type[Tables]) -> Iterator[tuple[tuple[int,
         yield (row["bucket"], row["run"]), unpack_tables(rows["shown"][number].as_py(), kind)
 
 
-def _task(buckets: Sequence[int], work: BucketWork, shared: Any) -> Callable[[RowBatches], RowBatches]:
+def _task(buckets: Sequence[int], work: PassWork, shared: SharedJobState) -> Callable[[RowBatches], RowBatches]:
     def run(batches: RowBatches) -> RowBatches:
         prepare_worker()
         for batch in batches:
@@ -242,15 +246,6 @@ Steps = Callable[[str], PassProgressCallback]
 """Starts a named step of a longer task, and returns its progress callback."""
 
 
-class SharedJobState(Protocol):
-    """Value of a job in each worker."""
-
-    @property
-    def value(self) -> Any:
-        """The value."""
-        ...
-
-
 def bucket_rows(ledger: Ledger) -> list[int]:
     """Return the number of stored rows of the table ``ledger`` in each bucket.
 
@@ -314,17 +309,6 @@ def order_by_size(rows: Sequence[int], only: Iterable[int] | None = None) -> lis
     return sorted(range(len(rows)) if only is None else only, key=lambda bucket: (-rows[bucket], bucket))
 
 
-PassWork = Callable[[SharedJobState, int], Iterable[tuple[int, Any]]]
-"""A module's function: takes the shared value and a bucket number; yields run numbers and results."""
-
-
-@dataclass(frozen=True)
-class LocalPass:
-    """Shared value of a pass in this process."""
-
-    value: Any
-
-
 @dataclass(frozen=True)
 class BucketPasses:
     """Passes over buckets: by Spark with a ``session``, else in this process.
@@ -353,18 +337,14 @@ class BucketPasses:
         """
         if self.session is None:
             with pass_threads() as pool:
-                each = pool.map(lambda bucket: [result for _, result in work(LocalPass(value), bucket)], buckets)
+                each = pool.map(lambda bucket: [result for _, result in work(InlineValue(value), bucket)], buckets)
                 for bucket, found in zip(buckets, each, strict=True):
                     yield from ((bucket, result) for result in found)
             return
         from causeway.cluster.workers import require_workers
 
         require_workers(self.session)
-        shared = self.session.sparkContext.broadcast(value)
-        try:
-            by_run = run_buckets(self.session, buckets, work, shared, kind)
-        finally:
-            shared.unpersist()
+        by_run = run_buckets(self.session, buckets, work, value, kind)
         place = {bucket: number for number, bucket in enumerate(buckets)}
         for bucket, run in sorted(by_run, key=lambda key: (place[key[0]], key[1])):
             yield bucket, by_run[bucket, run]

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
-from causeway.cluster.masters import available_cores
+from causeway.cluster.connectivity import check_reachable, check_readable, require_shared
+from causeway.cluster.masters import available_cores, is_local
 from causeway.cluster.session import active_session, open_session, prepare_workers, requested_tasks, start_session
 from causeway.config.topology import Topology
 from causeway.core.text import format_value, suggest_known
@@ -30,7 +31,6 @@ from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.scenarios.scenario import Scenario, load_scenario
 from causeway.scenarios.traffic_sources import last_tick
 from causeway.storage.compaction import compact_logs, latest_compaction, remove_compacted, remove_uncommitted
-from causeway.storage.connectivity import check_reachable, check_readable
 from causeway.storage.external_input import NO_INPUT, ExternalInput, InputRecord
 from causeway.storage.lake import Lake, LakeError, Manifest
 from causeway.storage.reorgs import network_root
@@ -151,6 +151,8 @@ class LakeNetwork:
         start_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
         if not self.lake.storage.is_local:
             check_readable(self.spark, self.lake.storage)
+        if not is_local(self.scenario.network.master):
+            require_shared(self.spark, self.lake.storage, "lake")
         return lambda: self.spark
 
     def _tasks(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,7 +78,8 @@ class Storage:
         return open_place(self.uri)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"uri": self.uri}
+        # A relative path means another folder in a process that began elsewhere.
+        return {"uri": self.uri if "://" in self.uri else os.path.abspath(self.uri)}
 
     @property
     def is_local(self) -> bool:

@@ -18,32 +18,32 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
+from causeway.cluster.jobs import is_one_process, session_folder, spark_jobs
 from causeway.cluster.session import wait_for_workers
-from causeway.cluster.tasks import TaskFailed, convert_spark_errors, result_of, run_pickled
+from causeway.cluster.tasks import TaskFailed, result_of, run_pickled
 from causeway.cluster.workers import (
     WORKERS_STAY,
-    ExecutorSlot,
     assign_bucket,
     check_assigned,
+    find_executors,
     freeze_modules,
-    is_single_machine,
-    list_executors,
     numbered_partitions,
     retain_freed_memory,
 )
+from causeway.core.text import count_noun
 from causeway.storage.lake import KEPT_LAKES, Lake, Manifest
 from causeway.tick import bucket as bucket_module
 from causeway.tick.bucket import BucketCommit
 from causeway.tick.deployment import Deployment, TickGroup
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 REQUEST = "causeway.request"
 """Local property of a Spark job with the ticks of its tasks."""
 
-POLL_SECONDS = 32
-"""Number of jobs between two listings of executors; fewer if a task did not find its state."""
+JOBS_BETWEEN = 32
+"""Number of jobs between two searches for executors of a cluster; fewer if a task did not find its state."""
 
 TASK_SCHEMA = "bucket int, worker int, written binary"
 """Columns of a task's result; ``worker`` is the process id of its worker."""
@@ -92,31 +92,36 @@ class SparkExecutor:
         shared = self._context.broadcast((deployment, lake))
         self._session, self._count = session, len(deployment.buckets)
         self._task = _task(shared, uuid.uuid4().hex, self._count)
-        self._assigns_buckets = WORKERS_STAY and self._count > 1 and is_single_machine(session)
+        self._assigns_buckets = WORKERS_STAY and self._count > 1 and is_one_process(session)
         self._homes: dict[int, int] = {}  # bucket -> process id of the worker that ran it last
-        self._executors: tuple[ExecutorSlot, ...] = ()
-        self._query = self._plan_query()
+        self._executors = find_executors(session)
+        self._place_buckets()
         wait_for_workers()
-        self._jobs_since_listing = POLL_SECONDS  # jobs since Spark was asked for its executors
+        self._jobs_since_search = JOBS_BETWEEN  # executors may still register
 
-    def _plan_query(self) -> DataFrame:
-        return numbered_partitions(self._session, self._count, self._executors).mapInArrow(self._task, TASK_SCHEMA)
+    def _place_buckets(self) -> None:
+        """Plan the query; on a cluster, place the buckets on its executors."""
+        self._placed = numbered_partitions(self._session, self._count)
+        self._query = self._placed.mapInArrow(self._task, TASK_SCHEMA)
 
     def genesis(self) -> Sequence[BucketCommit]:
         """Write the state of all buckets at height 0."""
-        return self._collect(None)
+        with spark_jobs(self._session, f"genesis, {count_noun(self._count, 'bucket')}"):
+            return self._collect(None)
 
     def run(self, before: Manifest, group: TickGroup) -> Sequence[BucketCommit]:
         """Run a group of ticks on top of the committed height ``before``."""
-        self._jobs_since_listing += 1
-        if self._jobs_since_listing > POLL_SECONDS:
-            self._jobs_since_listing, known_executors = 0, self._executors
-            self._executors = list_executors(self._session)
-            if self._executors != known_executors:
-                self._query = self._plan_query()
-        written = self._collect(encode_request(before, group))
+        self._jobs_since_search += 1
+        if self._jobs_since_search > JOBS_BETWEEN:
+            self._jobs_since_search, known = 0, self._executors
+            self._executors = find_executors(self._session)
+            if self._executors != known:
+                self._placed.unpersist()
+                self._place_buckets()
+        with spark_jobs(self._session, f"tick {group.first.tick}, {count_noun(self._count, 'bucket')}"):
+            written = self._collect(encode_request(before, group))
         if not all(part.warm for part in written):
-            self._jobs_since_listing = POLL_SECONDS
+            self._jobs_since_search = JOBS_BETWEEN
         return written
 
     def _collect(self, request: Request | None) -> Sequence[BucketCommit]:
@@ -124,8 +129,7 @@ class SparkExecutor:
             encoded_request = base64.b64encode(pickle.dumps((request, assignment))).decode()
             self._context.setLocalProperty(REQUEST, encoded_request)
             try:
-                with convert_spark_errors():
-                    rows = self._query.collect()
+                rows = self._query.collect()
             finally:
                 self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
         rows = sorted(rows, key=lambda row: int(row["bucket"]))
@@ -141,7 +145,7 @@ class SparkExecutor:
             yield None
             return
         # Spark's own folder is removed with Java, even if this process is killed.
-        folder = tempfile.mkdtemp(prefix="buckets-", dir=self._context._temp_dir)
+        folder = tempfile.mkdtemp(prefix="buckets-", dir=session_folder())
         try:
             yield {"folder": folder, "homes": self._homes}
         finally:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 from causeway_proofs.errors import InvalidInput
 
+from causeway.cluster.jobs import session_folder
 from causeway.cluster.masters import available_cores
 from causeway.cluster.tasks import TaskFailed, extract_python_error
 from causeway.cluster.workers import retain_freed_memory
@@ -578,7 +579,7 @@ def follow_source(
     stream = session.readStream.format(FORMAT).option("files", ",".join(mapping.format))
     offers = stream.option("settledSeconds", str(settled_seconds)).load(place.uri)
     # A folder in Spark's own temporary folder is removed with Java, even after a kill.
-    checkpoint = tempfile.mkdtemp(prefix="follow-", dir=session.sparkContext._temp_dir)
+    checkpoint = tempfile.mkdtemp(prefix="follow-", dir=session_folder())
     writer = offers.writeStream.foreachBatch(query.batch).option("checkpointLocation", Path(checkpoint).as_uri())
     if once:
         query.run(writer.trigger(availableNow=True).start(), begun)

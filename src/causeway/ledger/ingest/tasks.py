@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from causeway.cluster.jobs import default_parallelism, share_value, spark_jobs
 from causeway.cluster.masters import available_cores
-from causeway.cluster.tasks import convert_spark_errors, result_of, run_pickled
+from causeway.cluster.tasks import result_of, run_pickled
+from causeway.core.text import count_noun
 from causeway.ledger.commits import STAGING
 from causeway.ledger.ingest.chunks import BadFile
 from causeway.ledger.ingest.links import LaneLinks, index_links
@@ -532,17 +534,20 @@ class SparkRunner:
     def slices(self, job: IngestJob, sources: Sequence[SourceFile]) -> list[FileSlice]:
         """Return the parts of files; tasks split large ones."""
         large = [source for source in sources if source.size > job.part_bytes]
-        cut = {source.path: parts for source, parts in zip(large, self._run(job, split_source, large), strict=True)}
+        parts_of = self._run(job, split_source, large, "split files")
+        cut = {source.path: parts for source, parts in zip(large, parts_of, strict=True)}
         return [each for source in sources for each in cut.get(source.path) or [whole_file_slice(job, source)]]
 
     def indexed(self, job: IngestJob, slices: Sequence[FileSlice]) -> list[pa.Table]:
         """Return the index of the records of files, in parts."""
-        return [table for found in self._run(job, index_slices, self._tasks(slices)) for table in found]
+        return [
+            table for found in self._run(job, index_slices, self._tasks(slices), "index records") for table in found
+        ]
 
     def _tasks(self, slices: Sequence[FileSlice]) -> list[list[FileSlice]]:
         """Group slices by task."""
         total = sum(each.bytes for each in slices)
-        least = TASKS_A_CORE * self._session.sparkContext.defaultParallelism
+        least = TASKS_A_CORE * default_parallelism(self._session)
         return _group_slices(slices, max(min(TASK_BYTES, total // max(least, 1)), 1))
 
     def staged(
@@ -550,27 +555,24 @@ class SparkRunner:
     ) -> tuple[list[StagedRows], list[FileDigest]]:
         """Stage the rows of files, all in files."""
         largest = sorted(range(len(digests)), key=lambda at: -digests[at].size)
-        found = self._run(job, _stage, [*(digests[at] for at in largest), *self._tasks(slices)])
+        found = self._run(job, _stage, [*(digests[at] for at in largest), *self._tasks(slices)], "read files")
         of_source = dict(zip(largest, found, strict=False))
         return found[len(digests) :], [of_source[at] for at in range(len(digests))]
 
     def sorted(self, job: IngestJob, buckets: Sequence[int], runs: Sequence[SpooledRun]) -> list[StoredFile]:
         """Write the rows of buckets as files of the ledger."""
         items = [(bucket, [run for run in runs if bucket in run.buckets]) for bucket in buckets]
-        return [file for files in self._run(job, _sort, items) for file in files]
+        return [file for files in self._run(job, _sort, items, "sort buckets") for file in files]
 
-    def _run(self, job: IngestJob, work: Callable[[IngestJob, Any], Any], items: Sequence[Any]) -> list[Any]:
+    def _run(self, job: IngestJob, work: Callable[[IngestJob, Any], Any], items: Sequence[Any], what: str) -> list[Any]:
         """Run a task for each item; return the results, or raise the first error."""
         if not items:
             return []
-        context = self._session.sparkContext
-        shared = context.broadcast((pickle.dumps(job), [pickle.dumps(item) for item in items]))
-        try:
-            with convert_spark_errors():
-                query = self._session.range(0, len(items), 1, len(items)).mapInArrow(_task(work, shared), _SCHEMA)
-                rows = query.toArrow().to_pylist()
-        finally:
-            shared.unpersist()
+        session, value = self._session, (pickle.dumps(job), [pickle.dumps(item) for item in items])
+        text = f"ingest, {what}, {count_noun(len(items), 'task')}"
+        with share_value(session, value) as shared, spark_jobs(session, text):
+            query = session.range(0, len(items), 1, len(items)).mapInArrow(_task(work, shared), _SCHEMA)
+            rows = query.toArrow().to_pylist()
         found = {row["item"]: row["result"] for row in rows}
         return [result_of(found[number]) for number in range(len(items))]
 
