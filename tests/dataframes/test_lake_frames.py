@@ -11,8 +11,8 @@ import pytest
 from causeway_proofs.errors import CausewayError
 from pyspark.sql import SparkSession
 
+from causeway import spark as cs
 from causeway.audit.stored import audit_ledger
-from causeway.dataframes.audit import audit_frame
 from causeway.dataframes.lake_tables import LakeTables, lake_ledger_dataframe, lake_value_dataframe
 from causeway.dataframes.ledger_tables import ledger_dataframe, table_to_dataframe
 from causeway.ledger.lake.ingest import open_or_derive_ledger
@@ -46,7 +46,7 @@ def test_tasks_yield_the_rows_of_the_ingested_ledger(tmp_path: Path, spark: Spar
         assert rows(tables.observed()) == rows(table_to_dataframe(spark, windows)) != []
         assert rows(tables.promises()) == rows(table_to_dataframe(spark, ledger.table("promises"))) != []
         audit = audit_ledger(ledger, executor="in_process")
-    shown = audit_frame(tables.ledger(), tables.observed(), tables.promises())
+    shown = cs.audit(tables.ledger(), observed=tables.observed(), promises=tables.promises())
     stated = ("headers", "watermarks", "conservation")  # which read tables that are not given here
     assert {name: (each.verdict, each.examined) for name, each in shown.checks.items() if name not in stated} == {
         name: (each.verdict, each.examined) for name, each in audit.checks.items() if name not in stated

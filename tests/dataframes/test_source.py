@@ -11,7 +11,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
 
 from causeway.dataframes.data_source import HeightPartition, LakeReader, LakeSource
 from causeway.network.network import LakeNetwork
-from causeway.network.spark_source import register_format
+from causeway.spark.source import register_format
 from causeway.storage.lake import LakeError
 
 SCENARIO = Path(__file__).resolve().parents[2] / "examples" / "generated.toml"

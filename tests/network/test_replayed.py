@@ -27,12 +27,12 @@ from causeway.network.network import LakeNetwork
 from causeway.network.opened_lake import OpenedLake, open_lake
 from causeway.network.recheck import DifferingHeight, LakeRecheck
 from causeway.network.replay import ReplayBusy, ReplayDiffers, ReplayShare, StateReplay, recorded_deployment
-from causeway.network.spark_source import NetworkSource
 from causeway.programs.user_modules import BESIDE, ModuleSources
 from causeway.protocols.contract import Tick
 from causeway.proving.ibc.store import PushedEntries, open_store, read_zones
 from causeway.scenarios.scenario import load_scenario
 from causeway.service.ibc.routes import ZoneViews
+from causeway.spark.source import NetworkSource
 from causeway.storage.external_input import ExternalInput
 from causeway.storage.integrity import verify_lake
 from causeway.storage.lake import Freed, Lake, LakeError

@@ -17,8 +17,8 @@ from causeway.network.network import LakeNetwork
 from causeway.network.opened_lake import open_lake
 from causeway.network.recheck import LakeRecheck
 from causeway.network.run_records import carrier_summary
-from causeway.network.spark_source import register_format
 from causeway.protocols.xdm.errors import MessageValidity
+from causeway.spark.source import register_format
 from causeway.storage.integrity import verify_lake
 from causeway.storage.lake import Lake
 from causeway.storage.reorgs import network_root

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
 from causeway.analysis.figures.filters import ALL_MESSAGES
-from causeway.analysis.selections import FiguresCounter, MessageSelection, Rows, choose_session
+from causeway.analysis.selections import FiguresCounter, MessageSelection, Rows
 from causeway.analysis.tracing import MessageTrace, read_histories, trace_message
 from causeway.audit.engine import AuditResult, CheckVerdict
 from causeway.audit.passes.bucket_pass import LIMIT
@@ -215,13 +215,19 @@ class OpenedLedger(MessageSelection):
     session, if any.
     """
 
-    def __init__(self, place: str, steps: Steps | None = None, sources: ModuleSources = NOWHERE) -> None:
+    def __init__(
+        self,
+        place: str,
+        steps: Steps | None = None,
+        sources: ModuleSources = NOWHERE,
+        session: SparkSession | None = None,
+    ) -> None:
         self.place, self._steps, self._sources = place, steps, sources
         self.kind = "lake" if is_lake(place) else "ledger"
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lake: Lake | None = None
         self._ledger = self._open_ledger()
-        super().__init__(place, self._current, ALL_MESSAGES, FiguresCounter(steps=steps))
+        super().__init__(place, self._current, ALL_MESSAGES, FiguresCounter(steps=steps, session=session))
 
     def _current(self) -> Ledger:
         """Return the ledger. Raises ``InvalidInput`` after ``close`` of a lake's derived ledger."""
@@ -341,7 +347,7 @@ class OpenedLedger(MessageSelection):
             if name not in CHECK_NAMES:
                 raise InvalidInput(f"check: {name}: must be one of {', '.join(CHECK_NAMES)}")
         if session is None and executor == "auto":
-            session = choose_session(self._current())
+            session = self._counted.choose_session(self._current())
         progress = self._begin_step("checking")
         terms = AuditTerms.of(deadlines, tolerances)
         result = audit_ledger(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from causeway_proofs.errors import InvalidInput
 from rich.markup import escape
@@ -17,13 +17,20 @@ from causeway.cli.output.audit import audit_data, progress_bar, show_audit, writ
 from causeway.cli.output.progress import stderr_console
 from causeway.cli.output_paths import make_folder, name_ledger_errors, require_place
 from causeway.cli.process import compile_before_use
-from causeway.cli.scenario_options import lake_programs_option, lake_scenario_option, program_sources
+from causeway.cli.scenario_options import (
+    SparkSettings,
+    lake_programs_option,
+    lake_scenario_option,
+    parse_setting,
+    program_sources,
+)
 from causeway.core.text import escape_controls
 
 if TYPE_CHECKING:
     from causeway.ledger.store import Ledger
     from causeway.network.recheck import ExecutedRange
     from causeway.programs.user_modules import ModuleSources
+    from causeway.spark import FrameLedger
 
 HOW, AGAIN, FOLLOWING = "Execution", "Re-execution", "Follow"
 
@@ -34,7 +41,9 @@ INTERVAL = 5.0
 
 
 def command(
-    lake: Annotated[str, argument("Folder or URI of a ledger, or of a lake that Causeway ran.")],
+    lake: Annotated[
+        str | None, argument("Folder or URI of a ledger, or of a lake that Causeway ran; left out with --table.")
+    ] = None,
     check: Annotated[
         list[str] | None,
         option(
@@ -92,6 +101,26 @@ def command(
         str,
         option("Spark master, such as 'local[2]' or spark://host:7077.", metavar="URL", panel=HOW, show_default=True),
     ] = MASTER,
+    spark: SparkSettings = None,
+    table: Annotated[
+        list[str] | None,
+        option(
+            "Audit the events in a table of Spark, such as CATALOG.TABLE; observed=TABLE, promises=, headers=, "
+            "watermarks= and value= name what is known beside them; may be repeated.",
+            "--table",
+            metavar="[KIND=]TABLE",
+            panel=HOW,
+        ),
+    ] = None,
+    folder: Annotated[
+        str | None,
+        option(
+            "With --table: folder or URI that this process and all workers can write; default: the temporary folder.",
+            "--folder",
+            metavar="DIR",
+            panel=HOW,
+        ),
+    ] = None,
     reexecute: Annotated[
         bool, option("Re-execute all heights of a lake and compare every root.", "--reexecute", panel=AGAIN)
     ] = False,
@@ -139,6 +168,7 @@ def command(
 
     [bold]Example[/bold]: causeway audit my-ledger --check authenticity --out findings
     [bold]Example[/bold]: causeway audit my-ledger --follow --metrics-port 9464
+    [bold]Example[/bold]: causeway audit --table catalog.events --table observed=catalog.windows
     """
     process.skip_jit_import()
     from causeway.audit.engine import CHECK_NAMES
@@ -159,6 +189,11 @@ def command(
         ("--out", out is not None, "not with --follow", not follow),
         ("--reexecute", reexecute, "not with --follow", not follow),
         ("--executor", executor != EXECUTORS[0], "not with --follow", not follow),
+        ("--executor in_process", executor == "in_process", "not with --table", not table),
+        ("--follow", follow, "not with --table", not table),
+        ("--reexecute", reexecute, "not with --table", not table),
+        ("--folder", folder is not None, "only with --table", bool(table)),
+        ("--conf", bool(spark), "not with --follow", not follow),
         ("--master", master != MASTER, "not with --follow", not follow),
         ("--processes", processes is not None, "only with --reexecute", reexecute),
         ("--scenario", scenario is not None, "only with --reexecute", reexecute),
@@ -166,9 +201,12 @@ def command(
     ):
         if given and not fits:
             raise InvalidInput(f"{flag}: {wanted}")
-    require_place("LAKE", lake)
+    if (lake is None) == (not table):
+        raise InvalidInput("LAKE, --table: give one of them")
+    label = lake if lake is not None else _named_tables(table or ())["ledger"]
+    require_place("LAKE", label)
     if reexecute:
-        _require_lake(lake)
+        _require_lake(label)
     if out is not None:
         make_folder("--out", out)
     compile_before_use()
@@ -177,10 +215,10 @@ def command(
         from causeway.cli.commands.audit_follow import follow_audit as follow_it
         from causeway.ledger.lake.ingest import require_stored
 
-        require_stored(lake)
-        with name_ledger_errors(lake):
+        require_stored(label)
+        with name_ledger_errors(label):
             return follow_it(
-                lake,
+                label,
                 [name for name in CHECK_NAMES if not check or name in check],
                 metrics_port=metrics_port,
                 seconds=interval or INTERVAL,
@@ -190,24 +228,81 @@ def command(
             )
     limit = named or NAMED
     terms = AuditTerms.of(deadline or (), tolerance or ())
-    with name_ledger_errors(lake), progress_bar() as begin, _ledger(lake, begin("deriving the ledger")) as ledger:
+    settings = dict(parse_setting(text, "--conf") for text in spark or ())
+    with name_ledger_errors(label), progress_bar() as begin, ExitStack() as opened:
+        session = None
+        if table:
+            stored = opened.enter_context(_store_tables(_named_tables(table), master, settings, folder))
+            ledger, session = stored.stored, stored.session
+        else:
+            ledger = opened.enter_context(_ledger(label, begin("deriving the ledger")))
         found = audit_ledger(
-            ledger, executor=executor, master=master, limit=limit, terms=terms, progress=begin("checking")
+            ledger,
+            executor=executor,
+            session=session,
+            master=master,
+            settings=settings,
+            limit=limit,
+            terms=terms,
+            progress=begin("checking"),
         )
         quarantined = ledger.quarantined()
         if reexecute:
-            done = _reexecute(lake, program_sources(scenario, programs), processes, begin("executing again"))
+            done = _reexecute(label, program_sources(scenario, programs), processes, begin("executing again"))
             found = done.merge_into(found, limit)
     checks = [each for name, each in found.checks.items() if not check or name in check]
     if out is not None:
         write_tables(found, out)
     if as_json:
-        print(json.dumps({"lake": lake, **audit_data(found, checks, quarantined)}))
+        print(json.dumps({"lake": label, **audit_data(found, checks, quarantined)}))
     else:
-        show_audit(lake, checks, found, quarantined)
+        show_audit(label, checks, found, quarantined)
         if out is not None:
             stderr_console().print(f"tables written to {escape(escape_controls(str(out)))}", soft_wrap=True)
     return shell.exit_code(combine_verdicts(checks), strict=strict)
+
+
+def _named_tables(given: Iterable[str]) -> dict[str, str]:
+    """Return the tables of ``--table`` by kind.
+
+    Raises:
+        InvalidInput: A kind is unknown or named twice, or no events are named.
+    """
+    from causeway.spark import FRAME_TABLES
+
+    tables: dict[str, str] = {}
+    for text in given:
+        kind, sign, name = text.rpartition("=")
+        kind = kind if sign else "ledger"
+        if kind not in FRAME_TABLES or not name:
+            raise InvalidInput(f"--table {text}: allowed: TABLE, or KIND=TABLE (kinds: {', '.join(FRAME_TABLES)})")
+        if kind in tables:
+            raise InvalidInput(f"--table {text}: {kind} is {tables[kind]} already")
+        tables[kind] = name
+    if "ledger" not in tables:
+        raise InvalidInput("--table: no table of events; give one as --table TABLE")
+    return tables
+
+
+@contextmanager
+def _store_tables(
+    tables: Mapping[str, str], master: str, settings: Mapping[str, str], folder: str | None
+) -> Iterator[FrameLedger]:
+    """Store tables of Spark as a temporary ledger."""
+    from pyspark.errors import PySparkException
+
+    from causeway.cluster.session import open_session
+    from causeway.spark import store
+
+    session = open_session(master, extra=settings)
+    frames: dict[str, Any] = {}
+    for kind, name in tables.items():
+        try:
+            frames[kind] = session.table(name)
+        except PySparkException as error:
+            raise InvalidInput(f"--table {name}: {shell.one_line(error)}") from None
+    with store(frames.pop("ledger"), folder=folder, **frames) as stored:
+        yield stored
 
 
 def _reexecute(

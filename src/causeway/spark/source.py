@@ -1,6 +1,6 @@
 """Spark data source ``causeway`` with the state of every committed height.
 
-    from causeway.network.spark_source import register_format
+    from causeway.spark.source import register_format
 
     register_format(spark)
     spark.read.format("causeway").option("table", "accounts").option("height", 17).load("my-lake")

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.audit.stored import Tables
 from benchmarks.audit.workload import Workload
+from causeway import spark as cs
 from causeway.audit.engine import audit_table
-from causeway.dataframes.audit import audit_frame
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from tests.ledger.test_ledger_audit import CHANCE, ZONES
 from tests.support.properties.audit_ledgers import by_chance, table, zones_by_chance
@@ -50,7 +50,7 @@ def test_frame_audit_equals_the_row_audit(spark: SparkSession) -> None:
     rows = pa.concat_tables([rows, table(others, LEDGER_SCHEMA)]).unify_dictionaries()
     expected = audit_table(rows, tables.observed(), tables.promises())
     given = frame(spark, rows).orderBy(F.rand(1)).withColumn("note", F.lit(1))
-    found = audit_frame(given, frame(spark, tables.observed()), tables.promises(), buckets=3)
+    found = cs.audit(given, observed=frame(spark, tables.observed()), promises=tables.promises(), buckets=3)
     assert found.checks == expected.checks and not found.holds
     assert ("violated", "committed_before_sent") not in expected.checks["causality"].reasons
     assert found.checks["exactly_once"].reasons["violated", "answered_twice"] == 2
@@ -71,7 +71,9 @@ def test_headers_and_watermarks_are_checked(spark: SparkSession) -> None:
             "chain string, first_height int, last_height int",
         ),
     )
-    found = audit_frame(frame(spark, rows), windows, headers=headers.orderBy("root"), watermarks=watermarks, buckets=2)
+    found = cs.audit(
+        frame(spark, rows), observed=windows, headers=headers.orderBy("root"), watermarks=watermarks, buckets=2
+    )
     case.observed = [{**row, "first_time": None, "last_time": None, "events": None} for row in case.observed]
     for row in case.observed:
         row |= dict.fromkeys(("protocol", "source", "destination", "lane"))
@@ -84,7 +86,7 @@ def test_headers_and_watermarks_are_checked(spark: SparkSession) -> None:
 def test_causal_order_is_checked(spark: SparkSession) -> None:
     case = zones_by_chance(Random(ZONES))
     rows, observed, promises = case.tables()
-    found, expected = audit_frame(frame(spark, rows), observed, promises, buckets=3), case.audit()
+    found, expected = cs.audit(frame(spark, rows), observed=observed, promises=promises, buckets=3), case.audit()
     assert found.checks == expected.checks and found.checks["causal_order"].violated
     assert found.audit.violations.equals(expected.violations)
 
@@ -94,15 +96,15 @@ def test_movements_of_value_are_checked(spark: SparkSession) -> None:
     case.headers, case.watermarks = [], []
     windows = [{**row, "how": "declared", "stated_by": "test"} for row in case.observed]
     promised = [{**row, "stated_by": "test"} for row in case.promises]
-    given = table(windows, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA)
+    given = {"observed": table(windows, OBSERVED_SCHEMA), "promises": table(promised, PROMISES_SCHEMA)}
     rows, value = table(case.rows, LEDGER_SCHEMA), table(case.value, VALUE_SCHEMA)
-    found = audit_frame(frame(spark, rows), *given, value=frame(spark, value).orderBy("why", F.rand(1)), buckets=3)
+    found = cs.audit(frame(spark, rows), **given, value=frame(spark, value).orderBy("why", F.rand(1)), buckets=3)
     expected = case.audit()
     assert found.checks == expected.checks and found.abroad.count() == expected.abroad.num_rows > 0
     for name in ("violations", "completeness", "lanes", "sums", "abroad"):
         assert getattr(found.audit, name).equals(getattr(expected, name)), name
     with pytest.raises(InvalidInput, match="value: why: is null"):
-        audit_frame(frame(spark, rows), value=spark.createDataFrame([("p", None)], "protocol string, why string"))
+        cs.audit(frame(spark, rows), value=spark.createDataFrame([("p", None)], "protocol string, why string"))
 
 
 SMALL = "protocol string, source string, lane string, index int, kind string, event string, time timestamp_ntz"
@@ -111,7 +113,7 @@ ROW = ("p", "a", "1", 1, "request", "sent", NOON)
 
 def test_absent_columns_are_unrecorded(spark: SparkSession) -> None:
     rows = [ROW, (*ROW[:5], "received", NOON + dt.timedelta(seconds=9))]
-    found = audit_frame(spark.createDataFrame(rows, SMALL))
+    found = cs.audit(spark.createDataFrame(rows, SMALL))
     assert found.checks["exactly_once"].verdict == "PASSED" and found.checks["exactly_once"].examined == 1
     (side,) = found.completeness.where("side = 'source'").select("first_time", "last_time").collect()
     assert side["first_time"].replace(tzinfo=dt.UTC) == side["last_time"].replace(tzinfo=dt.UTC)
@@ -136,14 +138,14 @@ def test_absent_columns_are_unrecorded(spark: SparkSession) -> None:
 def test_bad_column_is_one_error(spark: SparkSession, change: Any, error: str) -> None:
     rows = change(spark.createDataFrame([ROW, ROW], SMALL).repartition(2))
     with pytest.raises(InvalidInput, match=f"^{error}$"):
-        audit_frame(rows)
+        cs.audit(rows)
 
 
 def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
     rows = spark.createDataFrame([ROW], SMALL)
     with pytest.raises(InvalidInput, match=r"^promises: there is no column promise; needed are promise$"):
-        audit_frame(rows, promises=spark.createDataFrame([("p",)], "protocol string"))
+        cs.audit(rows, promises=spark.createDataFrame([("p",)], "protocol string"))
     with pytest.raises(InvalidInput, match=r"^observed: events: is of type string: must be array$"):
-        audit_frame(rows, spark.createDataFrame([("a", "sent")], "chain string, events string"))
+        cs.audit(rows, observed=spark.createDataFrame([("a", "sent")], "chain string, events string"))
     with pytest.raises(InvalidInput, match=r"^buckets: 0: must be from 1 to 4096$"):
-        audit_frame(rows, buckets=0)
+        cs.audit(rows, buckets=0)

@@ -1,0 +1,333 @@
+"""Ledgers of DataFrames: Spark tasks write their rows once, to a temporary ledger in a folder."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+
+from causeway.audit.engine import REMARKED_COUNTS
+from causeway.cluster.connectivity import require_shared
+from causeway.cluster.jobs import default_parallelism, spark_jobs
+from causeway.cluster.tasks import result_of, run_pickled
+from causeway.cluster.workers import require_workers
+from causeway.core.arrow_types import OPTIONAL, require_columns, to_schema
+from causeway.ledger.bucket_scan import prepare_worker
+from causeway.ledger.commits import STAGING, table_schema
+from causeway.ledger.ingest.commit import commit_files
+from causeway.ledger.ingest.ingest import mapping_digest
+from causeway.ledger.ingest.mapping import MappingDocument
+from causeway.ledger.ingest.sources import PendingInput, inspect_file
+from causeway.ledger.ingest.tasks import IngestJob, SparkRunner
+from causeway.ledger.row_order import MAX_BUCKETS
+from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.sorted_runs import RunWriter, SpooledRun
+from causeway.ledger.store import Ledger, LedgerWriter, create_ledger
+from causeway.ledger.windows import HeightBounds, mark_restarts
+from causeway.network.opened_ledger import OpenedLedger
+from causeway.storage.files import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FRAME_TABLES", "FrameLedger", "LedgerTables", "store_frames", "store_records"]
+
+_BUCKETS_A_CORE = 2
+
+
+class LedgerTables(TypedDict, total=False):
+    """What is known beside the events of a ledger, and where its rows are stored.
+
+    Attributes:
+        observed: The windows that the input covers (``OBSERVED_SCHEMA``); None: unknown.
+        promises: The guarantees of lanes (``PROMISES_SCHEMA``); None: no guarantees.
+        headers: The headers of chains (``HEADERS_SCHEMA``).
+        watermarks: The watermarks of chains (``WATERMARKS_SCHEMA``).
+        value: Movements of value (``VALUE_SCHEMA``).
+        buckets: Number of buckets, and so of Spark tasks; default: two a core. No result depends on it.
+        folder: Folder or URI for the temporary ledger, which this process and all workers can write; default: the
+            system's temporary folder.
+    """
+
+    observed: DataFrame | pa.Table | None
+    promises: DataFrame | pa.Table | None
+    headers: DataFrame | None
+    watermarks: DataFrame | None
+    value: DataFrame | None
+    buckets: int | None
+    folder: str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True)
+class _TemporaryPlace:
+    """A folder of its own in ``parent``, for a ledger and for records that are read into it."""
+
+    parent: Storage
+    name: str
+
+    def storage(self, part: str) -> Storage:
+        return Storage(f"{self.parent.uri}/{self.name}/{part}")
+
+    def remove(self, part: str = "") -> None:
+        """Remove a part, by default the folder."""
+        self.parent.remove_folder(f"{self.name}/{part}" if part else self.name)
+
+
+class FrameLedger(OpenedLedger):
+    """A temporary ledger with the rows of DataFrames, which is read like one of ``cw.open``.
+
+    DataFrames of its tables read its files. ``close``, the end of a ``with`` statement, or else the end of this process
+    removes them.
+
+    Attributes:
+        session: The session of the DataFrames.
+    """
+
+    def __init__(self, session: SparkSession, temporary: _TemporaryPlace) -> None:
+        self._temporary: _TemporaryPlace | None = temporary
+        super().__init__(temporary.storage(_LEDGER).uri, session=session)
+        self.session = session
+        atexit.register(self.close)
+
+    def _current(self) -> Ledger:
+        if self._temporary is None:
+            raise InvalidInput(f"{self.place}: was closed; store the DataFrames again")
+        return super()._current()
+
+    def close(self) -> None:
+        """Remove the temporary ledger."""
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            atexit.unregister(self.close)
+            temporary.remove()
+
+
+FRAME_TABLES = ("ledger", "observed", "promises", "headers", "watermarks", "value")
+"""Tables of a ledger that DataFrames may have."""
+
+_LEDGER, _RECORDS = "ledger", "records"
+
+
+def store_frames(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
+    """Write the rows of DataFrames of any origin to a temporary ledger, by tasks of their session.
+
+    Each event counts once, however often it was recorded. Chains that restarted at a lower height are detected.
+
+    Args:
+        ledger: The columns of ``LEDGER_SCHEMA`` by name, in any order; nullable columns may be missing. Names are
+            strings, numbers any integers (or decimals without fraction), ``time`` a timestamp (UTC if it has no time
+            zone), ``payload_hash`` 32 bytes. Other columns are ignored.
+        tables: As in ``LedgerTables``.
+
+    Raises:
+        InvalidInput: A column is missing, or has a wrong type or value; or workers do not see the folder.
+        TaskFailed: A Spark task failed.
+    """
+    session = ledger.sparkSession
+    frames = {
+        "ledger": ledger,
+        "headers": tables.get("headers"),
+        "watermarks": tables.get("watermarks"),
+        "value": tables.get("value"),
+    }
+    given = {
+        name: _select_columns(frame, table_schema(name), name) for name, frame in frames.items() if frame is not None
+    }
+    observed = _read_table(tables.get("observed"), OBSERVED_SCHEMA, "observed")
+    promises = _read_table(tables.get("promises"), PROMISES_SCHEMA, "promises")
+    with _temporary_place(session, tables.get("folder")) as temporary:
+        stored = _create_ledger(session, temporary, tables.get("buckets"))
+        writer = LedgerWriter(stored)
+        job = IngestJob(stored.storage, MappingDocument.model_construct(), stored.buckets, writer.prefix)
+        bounds = HeightBounds()
+        for table, frame in given.items():
+            runs = _spool_rows(frame, job, table, bounds)
+            present = sorted({bucket for run in runs for bucket in run.buckets})
+            for file in SparkRunner(session).sorted(job, present, runs):
+                writer.add(file)
+        if writer.prefix in stored.storage.list(STAGING):
+            stored.storage.remove_folder(job.folder)
+        writer.write("observed", _fill_stated_by(observed))
+        writer.write("promises", _fill_stated_by(mark_restarts(promises, bounds.restarted(), REMARKED_COUNTS)))
+        writer.commit([], {})
+        return FrameLedger(session, temporary)
+
+
+def store_records(
+    records: DataFrame,
+    mapping: MappingDocument,
+    *,
+    buckets: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> FrameLedger:
+    """Ingest recorded traffic of a DataFrame into a temporary ledger, each partition like a Parquet file.
+
+    Args:
+        records: The records, with the columns that the mapping names.
+        mapping: Meaning of the records; its ``format`` is ignored.
+        buckets: As in ``LedgerTables``.
+        folder: As in ``LedgerTables``.
+
+    Raises:
+        InvalidInput: The columns or records do not fit the mapping, or workers do not see the folder.
+        TaskFailed: A Spark task failed.
+    """
+    session = records.sparkSession
+    mapping = mapping.model_copy(update={"format": ["parquet"]})
+    with _temporary_place(session, folder) as temporary:
+        place = temporary.storage(_RECORDS)
+        place.make_folder("")
+        with spark_jobs(session, "write records"):
+            written = records.mapInArrow(_PartitionWriter(place), "partition int, path string").toArrow().to_pylist()
+        takes = []
+        for row in sorted(written, key=lambda row: row["partition"]):
+            source = inspect_file(place, row["path"])
+            assert source is not None
+            takes.append(PendingInput(replace(source, name=f"partition-{row['partition']:05d}")))
+        if not takes:
+            raise InvalidInput("records: no rows")
+        stored = _create_ledger(session, temporary, buckets)
+        commit_files(stored, takes, mapping, mapping_digest(mapping), SparkRunner(session), strict=True)
+        temporary.remove(_RECORDS)
+        return FrameLedger(session, temporary)
+
+
+@dataclass(frozen=True)
+class _PartitionWriter:
+    """A Spark task that writes its partition as a file; a repeated task writes another one."""
+
+    storage: Storage
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        first = next(batches, None)
+        if first is None:
+            return
+        path, number = f"{uuid.uuid4().hex}.parquet", context.partitionId()
+        with self.storage.parquet_writer(path, first.schema) as sink:
+            for batch in itertools.chain([first], batches):
+                sink.write_table(pa.Table.from_batches([batch]))
+        yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "path": [path]})
+
+
+@contextlib.contextmanager
+def _temporary_place(session: SparkSession, folder: str | os.PathLike[str] | None) -> Iterator[_TemporaryPlace]:
+    """Yield a new folder that tasks see; remove it if the body fails."""
+    require_workers(session)
+    parent = Storage(os.fspath(folder) if folder is not None else tempfile.gettempdir())
+    require_shared(session, parent, "folder")
+    temporary = _TemporaryPlace(parent, f"causeway-{uuid.uuid4().hex}")
+    try:
+        yield temporary
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):  # nothing was written
+            temporary.remove()
+        raise
+
+
+def _create_ledger(session: SparkSession, temporary: _TemporaryPlace, buckets: int | None) -> Ledger:
+    if buckets is None:
+        buckets = min(MAX_BUCKETS, _BUCKETS_A_CORE * default_parallelism(session))
+    return create_ledger(temporary.storage(_LEDGER).uri, buckets)
+
+
+def _spool_rows(frame: DataFrame, job: IngestJob, table: str, bounds: HeightBounds) -> list[SpooledRun]:
+    """Spool the rows of a table by bucket, and extend ``bounds`` by their blocks."""
+    with spark_jobs(frame.sparkSession, f"write {table}"):
+        rows = frame.mapInArrow(_BucketSpooler(job, table), "result binary").toArrow()
+    found = [result_of(row) for row in rows["result"].to_pylist()]
+    for _, own in found:
+        bounds.merge(own)
+    return [run for runs, _ in found for run in runs]
+
+
+@dataclass(frozen=True)
+class _BucketSpooler:
+    """A Spark task that spools its rows by bucket."""
+
+    job: IngestJob
+    table: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        result = run_pickled(partial(self._runs, batches))
+        yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
+
+    def _runs(self, batches: Iterator[pa.RecordBatch]) -> tuple[list[SpooledRun], HeightBounds]:
+        bounds = HeightBounds()
+        writer = RunWriter(self.job.lake, self.job.folder, self.job.buckets, self.job.run_bytes, self.table)
+        for batch in batches:
+            rows = to_schema(pa.Table.from_batches([batch]), table_schema(self.table), self.table)
+            if self.table == "ledger":
+                bounds.add(rows)
+            writer.add(_fill_stated_by(rows))
+        return writer.end(keep=False), bounds
+
+
+def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
+    """Select the columns of a ledger table; ``what`` names the table in errors.
+
+    Raises:
+        InvalidInput: a column is missing, duplicated or of a wrong type.
+    """
+    from pyspark.sql import functions as F
+
+    names = frame.columns
+    require_columns(names, schema, what)
+    kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
+    for field in schema:
+        if field.name in names and kinds[field.name] not in _allowed_types(field.type):
+            allowed = " or ".join(_allowed_types(field.type))
+            raise InvalidInput(f"{what}: {field.name}: is of type {kinds[field.name]}: must be {allowed}")
+    # Select by position: Spark treats names that differ only in case as equal.
+    whole = frame.toDF(*(f"c{place}" for place in range(len(names))))
+    return whole.select(
+        *(F.col(f"c{names.index(field.name)}").alias(field.name) for field in schema if field.name in names)
+    )
+
+
+_WHOLE = ("decimal", "byte", "short", "integer", "long")
+
+
+def _allowed_types(kind: pa.DataType) -> tuple[str, ...]:
+    """Return the Spark types allowed for a column."""
+    if pa.types.is_integer(kind):
+        return _WHOLE
+    if pa.types.is_timestamp(kind):
+        return "timestamp", "timestamp_ntz"
+    if pa.types.is_list(kind):
+        return ("array",)
+    return ("binary",) if pa.types.is_fixed_size_binary(kind) else ("string", "varchar", "char")
+
+
+def _fill_stated_by(rows: pa.Table) -> pa.Table:
+    """Replace a null ``stated_by`` by an empty text, as files require."""
+    for place, field in enumerate(rows.schema):
+        if field.name in OPTIONAL and rows[place].null_count:
+            rows = rows.set_column(place, field, rows[place].cast(pa.string()).fill_null("").cast(field.type))
+    return rows
+
+
+def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str) -> pa.Table:
+    """Read a small ledger table from a DataFrame or an Arrow table; None gives an empty table.
+
+    Raises:
+        InvalidInput: a column is missing, duplicated or of a wrong type.
+    """
+    if given is None:
+        return schema.empty_table()
+    table = given if isinstance(given, pa.Table) else _select_columns(given, schema, what).toArrow()
+    return to_schema(table, schema, what)
