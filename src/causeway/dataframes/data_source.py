@@ -25,6 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -40,14 +41,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
+from causeway.cluster.streams import LIMITED_STREAMS, AvailableNow, read_all, read_at_most, stream_limit
 from causeway.cluster.types import spark_schema, to_spark_columns
 from causeway.storage.lake import Lake, LakeError
 from causeway.storage.seals import Seal, parse_seal
@@ -239,7 +235,7 @@ class LakeReader(DataSourceReader):
         return self._source.rows(partition, self._schema)
 
 
-class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LakeStreamReader(DataSourceStreamReader, AvailableNow):
     """A stream reader of a log table. An offset is ``{"height": NEXT_HEIGHT}``."""
 
     def __init__(self, source: SourceOptions, schema: StructType, options: Mapping[str, str]) -> None:
@@ -248,22 +244,25 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._most = parse_whole_number(options, "maxHeightsPerTrigger", None)
         if self._most == 0:
             raise LakeError("maxHeightsPerTrigger: 0; allowed: a whole number from 1")
+        if self._most is not None and not LIMITED_STREAMS:
+            raise LakeError(
+                f"maxHeightsPerTrigger: {self._most}; PySpark {pyspark.__version__} reads all, 4.2 has limits"
+            )
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the start offset of a new query."""
         return {HEIGHT: self._first}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """Return the maximum number of heights in a batch."""
-        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+        return read_all() if self._most is None else read_at_most(self._most)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the end of the next batch: the last committed height, or the read limit."""
         end = self._source.lake.last_height() + 1 if self._end is None else self._end
-        if isinstance(limit, ReadMaxFiles):
-            end = min(end, start[HEIGHT] + limit.max_files)
-        return {HEIGHT: max(start[HEIGHT], end)}
+        first, most = (self._first if start is None else start[HEIGHT]), stream_limit(limit)
+        return {HEIGHT: max(first, end if most is None else min(end, first + most))}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the end of this query at the last committed height."""

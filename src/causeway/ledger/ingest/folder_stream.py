@@ -11,12 +11,13 @@ import os
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from causeway.cluster.streams import LIMITED_STREAMS, AvailableNow, read_all
 from causeway.cluster.types import spark_schema
 from causeway.ledger.ingest.mapping import has_format
 from causeway.ledger.ingest.sources import SourceFile, inspect_file, list_files
@@ -91,7 +92,10 @@ class FolderLister:
         return bool(self._pending)
 
     def next(self) -> list[tuple[SourceFile, bool]]:
-        """Return the next files with their settled flags, as many as fit into a batch."""
+        """Return the next files with their settled flags: as many as fit into a batch if batches can be limited."""
+        if not LIMITED_STREAMS:
+            found, self._pending = self._pending, []
+            return found
         size, count = 0, 0
         for source, _ in self._pending[:MAX_FILES]:
             size += source.size
@@ -155,7 +159,7 @@ class FolderSource(DataSource):
         return FolderStreamReader(FolderLister(folder, self.options["files"].split(","), seconds))
 
 
-class FolderStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FolderStreamReader(DataSourceStreamReader, AvailableNow):
     """Offers files. An offset is ``{"round": the number of the next batch}``."""
 
     def __init__(self, lister: FolderLister) -> None:
@@ -166,13 +170,13 @@ class FolderStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the offset of a new query."""
         return {_ROUND: 0}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """Return an unlimited read: the lister limits batches."""
-        return ReadAllAvailable()
+        return read_all()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the next offset if there are files to offer."""
-        return {_ROUND: start[_ROUND] + self._lister.more()}
+        return {_ROUND: (self._last_batch[0] if start is None else start[_ROUND]) + self._lister.more()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Scan the folder once, and never again."""
