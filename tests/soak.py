@@ -48,6 +48,11 @@ STEPS = (
         ("-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder", "-m", "slow or not slow"),
     ),
     Step(
+        "versions",
+        "the tests of Spark under PySpark 4.1 and 4.2",
+        ("-m", "tests.versions"),
+    ),
+    Step(
         "relays",
         "two served lakes and their relays under 200 hostile clients, killed at random, for an hour",
         ("-m", "tests.support.common.soak", "--minutes", "60", "--clients", "200", "--between-kills", "40"),

@@ -20,7 +20,6 @@ import causeway as cw
 from causeway import spark as cs
 from causeway.analysis.tracing import MessageTrace
 from causeway.audit.engine import CheckVerdict
-from causeway.cluster.jobs import spark_jobs
 from causeway.ledger.ingest.ingest import ingest_files
 from causeway.ledger.ingest.mapping import load_mapping
 from causeway.ledger.schema import TABLES
@@ -131,17 +130,6 @@ def test_failed_store_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> N
     with pytest.raises(InvalidInput, match="event 'sunt': must be one of sent"):
         cs.store(rows, folder=tmp_path)
     assert not [*tmp_path.iterdir()]
-
-
-def test_jobs_are_described(spark: SparkSession) -> None:
-    """Spark's web page lists the jobs by what they do; the description of the caller is kept."""
-    context, seen = spark.sparkContext, list[str | None]()
-    context.setJobDescription("mine")
-    with spark_jobs(spark, "audit, first pass, 4 buckets"):
-        seen.append(context.getLocalProperty("spark.job.description"))
-    seen.append(context.getLocalProperty("spark.job.description"))
-    context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
-    assert seen == ["causeway: audit, first pass, 4 buckets", "mine"]
 
 
 THROUGH_CONNECT = """

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from causeway.cluster.jobs import session_folder
 from causeway.tick.bucket import BucketCommit
 from causeway.tick.executors import SparkExecutor
 from tests.storage.test_run import BUSY, network, roots, uncompacted
@@ -65,7 +66,7 @@ def warm_states(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def left_by_jobs(spark: SparkSession) -> list[Path]:
-    return [*Path(spark.sparkContext._temp_dir).glob("buckets-*")]
+    return [*Path(session_folder()).glob("buckets-*")]
 
 
 def test_alternating_networks_find_their_bucket_states(
