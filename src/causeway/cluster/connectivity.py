@@ -102,7 +102,7 @@ def require_shared(session: SparkSession, storage: Storage, what: str) -> None:
     try:
         tasks = default_parallelism(session)
         with spark_jobs(session, f"look for {storage.uri}"):
-            rows = session.range(0, tasks, 1, tasks).mapInArrow(look, "host string").limit(1).collect()
+            rows = session.range(0, tasks, 1, tasks).mapInArrow(look, "host string").collect()
     finally:
         storage.remove(token)
     if rows:
