@@ -11,7 +11,7 @@ import pytest
 from causeway_proofs.errors import CausewayError
 from pyspark.sql import SparkSession
 
-from causeway import spark as cs
+import causeway.spark as cs
 from causeway.audit.stored import audit_ledger
 from causeway.dataframes.lake_tables import LakeTables, lake_ledger_dataframe, lake_value_dataframe
 from causeway.dataframes.ledger_tables import ledger_dataframe, table_to_dataframe

@@ -13,9 +13,9 @@ from causeway_proofs.errors import InvalidInput
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import causeway.spark as cs
 from benchmarks.audit.stored import Tables
 from benchmarks.audit.workload import Workload
-from causeway import spark as cs
 from causeway.audit.engine import audit_table
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from tests.ledger.test_ledger_audit import CHANCE, ZONES

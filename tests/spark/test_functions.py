@@ -17,7 +17,7 @@ from causeway_proofs.errors import InvalidInput
 from pyspark.sql import DataFrame, SparkSession
 
 import causeway as cw
-from causeway import spark as cs
+import causeway.spark as cs
 from causeway.analysis.tracing import MessageTrace
 from causeway.audit.engine import CheckVerdict
 from causeway.ledger.ingest.ingest import ingest_files
@@ -136,7 +136,7 @@ THROUGH_CONNECT = """
 import json, sys
 from pyspark.sql import SparkSession
 import causeway as cw
-from causeway import spark as cs
+import causeway.spark as cs
 session = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 found = cs.audit(cs.ingest(session.read.csv(sys.argv[2], header=True), "bridge-events"))
 ledger = cw.open(sys.argv[3])
