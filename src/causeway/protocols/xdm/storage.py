@@ -396,7 +396,7 @@ class ChainTries:
         if number in versions:
             self._close([self.provable[chain]])
             self.provable[chain], self.number[chain] = versions.pop(number), number
-        self._close([versions.pop(earlier) for earlier in [*takewhile(lambda earlier: earlier < number, versions)]])
+        self._close([versions.pop(earlier) for earlier in [*takewhile(number.__gt__, versions)]])
 
     def _close(self, tries: Iterable[int]) -> None:
         if closed := [*tries]:
