@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
 
-from causeway.dataframes.data_source import HeightPartition, LakeReader, LakeSource
+from causeway.dataframes.data_source import HeightPartition, LakeSource
 from causeway.network.network import LakeNetwork
 from causeway.spark.source import register_format
 from causeway.storage.lake import LakeError
@@ -64,21 +63,33 @@ def test_state_of_a_height_within_a_commit(spark: SparkSession, network: LakeNet
         assert 0 < own.count() < grouped.state("accounts", 3).count()
 
 
-def test_height_filters_select_the_files_to_open(spark: SparkSession, network: LakeNetwork) -> None:
-    source = LakeSource({"path": network.lake.storage.uri, "table": "events"})
+@pytest.mark.parametrize(
+    ("text", "heights"), [("5-6", (5, 7)), ("5-", (5, None)), ("-6", (0, 7)), ("6", (6, 7)), ("7-6", (7, 7))]
+)
+def test_range_of_heights(text: str, heights: tuple[int, int | None]) -> None:
+    assert HeightPartition.parse(text) == HeightPartition(*heights)
+
+
+@pytest.mark.parametrize("text", ["", "-", "a", "1-2-3", "1 - 2", "-1-2", "9" * 19, "\u0661"])
+def test_other_texts_are_no_range_of_heights(text: str) -> None:
+    with pytest.raises(LakeError, match=r"^heights: .*; allowed: ranges such as 10-20, 10- or -20$"):
+        HeightPartition.parse(text)
+
+
+def test_heights_select_the_files_to_open(spark: SparkSession, network: LakeNetwork) -> None:
+    source = LakeSource({"path": network.lake.storage.uri, "table": "events", "heights": "5-6"})
     reader = source.reader(source.schema())
-    assert isinstance(reader, LakeReader)
-    left = list(
-        reader.pushFilters([GreaterThan(("height",), 4), EqualTo(("kind",), 1), LessThanOrEqual(("height",), 6)])
-    )
-    assert left == [EqualTo(("kind",), 1)]
-    assert reader.heights == HeightPartition(5, 7)
     assert 0 < len(reader.partitions()) <= 4
-    ins = In(("height",), (3, 5))
-    assert list(reader.pushFilters([ins])) == [ins]  # 4 lies between them
-    frame = read_table(spark, network, table="events").where("height in (3, 5) or height > 6").where("height < 9")
+    frame = read_table(spark, network, table="events", heights="3-8").where("height in (3, 5) or height > 6")
     expected = network.tables.log("events").where("(height in (3, 5) or height > 6) and height < 9")
     assert frame.count() == expected.count() > 0
+
+
+def test_filter_of_a_query_does_not_change_the_next_one(spark: SparkSession, network: LakeNetwork) -> None:
+    """Spark would keep a filter that the source takes."""
+    events = read_table(spark, network, table="events")
+    whole = events.count()
+    assert 0 < events.where("height = 5").count() < events.count() == whole
 
 
 def test_stream_delivers_each_row_once_to_a_sink_across_restarts(spark: SparkSession, tmp_path: Path) -> None:
@@ -107,6 +118,7 @@ def test_stream_delivers_each_row_once_to_a_sink_across_restarts(spark: SparkSes
         ({}, "table: missing; allowed: outbound, events"),
         ({"table": "nothing"}, "table: nothing; allowed: outbound"),
         ({"table": "events", "height": "1"}, "only a state table is read at one height"),
+        ({"table": "accounts", "heights": "1-2"}, "heights: 1-2; only of a log table: outbound, events"),
         ({"table": "accounts", "height": "-1"}, "height: '-1'; allowed: a whole number from 0"),
         ({"table": "accounts", "height": "4000"}, "4000"),
     ],

@@ -25,6 +25,10 @@ def spark_type(kind: pa.DataType) -> T.DataType:
         return T.DecimalType(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):
         return T.BinaryType()
+    if pa.types.is_list(kind):
+        return T.ArrayType(spark_type(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return T.TimestampType() if kind.tz else T.TimestampNTZType()
     found = _TYPES.get(kind)
     if found is None:
         raise LakeError(f"a table has a column of type {kind}, which Spark cannot read")

@@ -2,23 +2,28 @@
 
 For Spark users without the Causeway API: call ``register_format(spark)`` once, then
 
-    spark.read.format("causeway").option("table", "headers").load("my-lake").where("height between 10 and 20")
+    spark.read.format("causeway").option("table", "headers").option("heights", "10-20").load("my-lake")
     spark.readStream.format("causeway").option("table", "events").load("my-lake")
 
 Options: ``path`` (or the argument of ``load``), the folder or URI of the lake; ``table``, a log or topology table, or a
-state table at one ``height`` (by default the last). A height within a commit is re-executed. Streams read log tables
-only, with the options ``startingHeight`` (0) and ``maxHeightsPerTrigger`` (no limit).
+state table at one ``height`` (by default the last); ``heights`` of a log table, as in ``10-20``, ``10-`` or ``-20``, to
+open only the files with them. A height within a commit is re-executed. Streams read log tables only, with the options
+``startingHeight`` (0) and ``maxHeightsPerTrigger`` (no limit).
+
+Filters are left to Spark: up to 4.3 at least, it keeps a filter that a Python source has taken for later queries of the
+same DataFrame, which then miss rows.
 
 The offset of a stream is the next height. The rows of a height never change, compacted or not. So a sink that commits
-each batch once (Parquet files, for example) receives each row exactly once across restarts. Filters on ``height``
-select the files to open. All rows are verified against the seals.
+each batch once (Parquet files, for example) receives each row exactly once across restarts. All rows are verified
+against the seals.
 
 Errors: ``LakeError`` for invalid options, ``LakeDamaged`` for corrupted files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,14 +36,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -61,10 +59,18 @@ class HeightPartition:
     first: int = 0
     end: int | None = None
 
-    def intersect_heights(self, first: int, end: int | None = None) -> HeightPartition:
-        """Return the intersection with another range of heights."""
-        ends = [bound for bound in (self.end, end) if bound is not None]
-        return HeightPartition(max(self.first, first), min(ends, default=None))
+    @classmethod
+    def parse(cls, text: str) -> HeightPartition:
+        """Parse ``10-20``, ``10-``, ``-20`` or ``10``.
+
+        Raises:
+            LakeError: The text is no range.
+        """
+        found = re.fullmatch(r"(?P<first>\d{1,18})?-(?P<last>\d{1,18})?|(?P<one>\d{1,18})", text, re.ASCII)
+        if found is None or text == "-":
+            raise LakeError(f"heights: {text!r}; allowed: ranges such as 10-20, 10- or -20")
+        last = found["one"] or found["last"]
+        return cls(int(found["one"] or found["first"] or 0), None if last is None else int(last) + 1)
 
 
 @dataclass
@@ -115,7 +121,10 @@ class SourceOptions:
         self.table: str = table
         self.height = parse_whole_number(options, HEIGHT, None)
         if self.height is not None and self.table not in self.schemas.state:
-            raise LakeError("height: only a state table is read at one height; filter on the column of a log table")
+            raise LakeError("height: only a state table is read at one height; heights has those of a log table")
+        self.heights = HeightPartition.parse(options["heights"]) if "heights" in options else HeightPartition()
+        if "heights" in options and not self.is_log:
+            raise LakeError(f"heights: {options['heights']}; only of a log table: {', '.join(self.schemas.logs)}")
 
     @property
     def is_log(self) -> bool:
@@ -215,20 +224,10 @@ class LakeReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._source, self._schema = options, to_arrow_schema(schema)
-        self.heights = HeightPartition()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Apply filters on the height of a log table, and return the filters left to Spark."""
-        for given in filters:
-            narrowed = _restrict_heights(self.heights, given) if self._source.is_log else None
-            if narrowed is not None:
-                self.heights = narrowed
-            if narrowed is None or isinstance(given, In):
-                yield given
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the partitions to read."""
-        return self._source.parts(self.heights)
+        return self._source.parts(self._source.heights)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a partition."""
@@ -278,13 +277,12 @@ class LakeStreamReader(DataSourceStreamReader, AvailableNow):
 
 
 def register_format(session: SparkSession, source: type[LakeSource] = LakeSource) -> None:
-    """Register the format with a session, and enable filter pushdown for Python data sources.
+    """Register the format with a session.
 
     Args:
         session: the Spark session.
         source: the data source class.
     """
-    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(source)
 
 
@@ -312,24 +310,3 @@ def _read_verified(lake: Lake, file: FilePartition) -> pa.Table:
             inside = pc.and_(inside, pc.less(height, pa.scalar(file.heights.end, height.type)))
         table = table.filter(inside)
     return table
-
-
-def _restrict_heights(heights: HeightPartition, given: Filter) -> HeightPartition | None:
-    """Restrict heights by a filter; None if the filter concerns more than the height."""
-    if getattr(given, "attribute", None) != (HEIGHT,):
-        return None
-    value: Any = getattr(given, "value", None)
-    if isinstance(given, In):  # Spark filters the heights between them
-        return None if not given.value else heights.intersect_heights(int(min(given.value)), int(max(given.value)) + 1)
-    if value is None:
-        return None
-    least, most = int(value), int(value) + 1
-    if isinstance(given, EqualTo):
-        return heights.intersect_heights(least, most)
-    if isinstance(given, GreaterThan):
-        return heights.intersect_heights(most)
-    if isinstance(given, GreaterThanOrEqual):
-        return heights.intersect_heights(least)
-    if isinstance(given, LessThan):
-        return heights.intersect_heights(0, least)
-    return heights.intersect_heights(0, most) if isinstance(given, LessThanOrEqual) else None

@@ -25,7 +25,7 @@ def table_to_dataframe(session: SparkSession, table: pa.Table) -> DataFrame:
     Returns:
         The rows as a DataFrame.
     """
-    return session.createDataFrame(table.cast(_to_spark_schema(table.schema)))
+    return session.createDataFrame(table.cast(to_spark_schema(table.schema)))
 
 
 def ledger_dataframe(session: SparkSession, ledger: Ledger, table: str) -> DataFrame:
@@ -71,7 +71,7 @@ def task_dataframe(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     require_workers(session)
-    plain = _to_spark_schema(schema)
+    plain = to_spark_schema(schema)
     unsigned = {field.name for field in schema if field.type == pa.uint64()}
     carried = pa.schema([field.with_type(pa.int64()) if field.name in unsigned else field for field in plain])
 
@@ -105,8 +105,12 @@ def _signed(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
 _BATCH = 1 << 16
 
 
-def _to_spark_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema in Spark's types."""
+def to_spark_schema(schema: pa.Schema) -> pa.Schema:
+    """Return an Arrow schema of Spark's types: names as strings, unsigned numbers as decimals.
+
+    Args:
+        schema: the Arrow schema.
+    """
     return pa.schema([pa.field(field.name, _type(field.type)) for field in schema])
 
 
@@ -118,4 +122,4 @@ def _type(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(20, 0) if kind == pa.uint64() else kind
 
 
-__all__ = ["ledger_dataframe", "table_to_dataframe", "task_dataframe"]
+__all__ = ["ledger_dataframe", "table_to_dataframe", "task_dataframe", "to_spark_schema"]

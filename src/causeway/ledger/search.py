@@ -380,7 +380,12 @@ BUCKETED = ("ledger", "value", "headers", "watermarks")
 
 
 def select_rows(
-    ledger: Ledger, table: str = "ledger", condition: Condition | None = None, most: int | None = None
+    ledger: Ledger,
+    table: str = "ledger",
+    condition: Condition | None = None,
+    most: int | None = None,
+    *,
+    buckets: Iterable[int] | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the rows of a table that match a condition, bucket by bucket.
 
@@ -391,6 +396,7 @@ def select_rows(
         table: Name of the table.
         condition: The condition; None: all rows.
         most: Maximum number of rows.
+        buckets: Buckets of a bucketed table; None: all.
 
     Raises:
         InvalidInput: The table lacks a column of the condition.
@@ -402,7 +408,8 @@ def select_rows(
         if name not in schema.names:
             raise InvalidInput(f"{name}: the table {table} has no such column; it has {', '.join(schema.names)}")
     remaining = most
-    for bucket in range(ledger.buckets) if table in BUCKETED else (None,):
+    chosen = range(ledger.buckets) if buckets is None else buckets
+    for bucket in chosen if table in BUCKETED else (None,):
         if remaining == 0:
             return
         rows = ledger.table(table) if bucket is None else _of_bucket(ledger, table, bucket, condition)
