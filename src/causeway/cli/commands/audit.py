@@ -212,7 +212,7 @@ def command(
     compile_before_use()
     retain_freed_memory(arrow=False)
     if follow:
-        from causeway.cli.commands.audit_follow import follow_audit as follow_it
+        from causeway.cli.audit_follow import follow_audit as follow_it
         from causeway.ledger.lake.ingest import require_stored
 
         require_stored(label)
