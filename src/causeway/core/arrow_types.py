@@ -138,6 +138,61 @@ def value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column in other systems: text for dictionaries, decimals for unsigned numbers.
+
+    Args:
+        kind: Type of the column in a ledger or lake.
+    """
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return pa.decimal128(20, 0) if kind == pa.uint64() else kind
+
+
+def fill_optional(rows: pa.Table) -> pa.Table:
+    """Replace nulls of ``OPTIONAL`` columns by an empty text, as files require.
+
+    Args:
+        rows: The rows.
+    """
+    for place, field in enumerate(rows.schema):
+        if field.name in OPTIONAL and rows[place].null_count:
+            rows = rows.set_column(place, field, rows[place].cast(pa.string()).fill_null("").cast(field.type))
+    return rows
+
+
+def require_types(found: pa.Schema, schema: pa.Schema, what: str) -> None:
+    """Check that the columns of a foreign table have types that ``to_schema`` converts without a change of value.
+
+    Args:
+        found: Columns of the table; missing ones are not checked.
+        schema: The schema.
+        what: Name of the table, for errors.
+
+    Raises:
+        InvalidInput: A column has another type.
+    """
+    for field in schema:
+        if field.name in found.names and _type_family(found.field(field.name).type) != _type_family(field.type):
+            text = to_one_line(str(found.field(field.name).type))
+            raise InvalidInput(f"{what}: {field.name}: is of type {text}: must be {plain_type(field.type)}")
+
+
+def _type_family(kind: pa.DataType) -> str:
+    kind, types = value_type(kind), pa.types
+    if types.is_list(kind) or types.is_large_list(kind):
+        return f"list of {_type_family(kind.value_type)}"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_timestamp(kind):
+        return "time"
+    if types.is_integer(kind) or types.is_decimal(kind):
+        return "number"
+    return "bytes" if _is_bytes(kind) or types.is_binary_view(kind) else str(kind)
+
+
 def _cast(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
     try:
         if pa.types.is_dictionary(field.type):
@@ -177,8 +232,11 @@ def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str:
 __all__ = [
     "OPTIONAL",
     "conform_table",
+    "fill_optional",
     "null_invalid_years",
+    "plain_type",
     "require_columns",
+    "require_types",
     "to_python_rows",
     "to_schema",
     "value_type",

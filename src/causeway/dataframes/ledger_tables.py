@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from causeway.cluster.workers import require_workers
+from causeway.core.arrow_types import plain_type
 from causeway.ledger.commits import table_schema
 from causeway.ledger.store import Ledger
 
@@ -111,15 +112,7 @@ def to_spark_schema(schema: pa.Schema) -> pa.Schema:
     Args:
         schema: the Arrow schema.
     """
-    return pa.schema([pa.field(field.name, _type(field.type)) for field in schema])
-
-
-def _type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return _type(kind.value_type)
-    if pa.types.is_fixed_size_binary(kind):
-        return pa.binary()
-    return pa.decimal128(20, 0) if kind == pa.uint64() else kind
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
 
 
 __all__ = ["ledger_dataframe", "table_to_dataframe", "task_dataframe", "to_spark_schema"]

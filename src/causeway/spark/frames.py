@@ -21,7 +21,7 @@ from causeway.cluster.connectivity import require_shared
 from causeway.cluster.jobs import default_parallelism, spark_jobs
 from causeway.cluster.tasks import result_of, run_pickled
 from causeway.cluster.workers import require_workers
-from causeway.core.arrow_types import OPTIONAL, require_columns, to_schema
+from causeway.core.arrow_types import fill_optional, require_columns, to_schema
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import STAGING, table_schema
 from causeway.ledger.ingest.commit import commit_files
@@ -157,8 +157,8 @@ def store_frames(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedg
                 writer.add(file)
         if writer.prefix in stored.storage.list(STAGING):
             stored.storage.remove_folder(job.folder)
-        writer.write("observed", _fill_stated_by(observed))
-        writer.write("promises", _fill_stated_by(mark_restarts(promises, bounds.restarted(), REMARKED_COUNTS)))
+        writer.write("observed", fill_optional(observed))
+        writer.write("promises", fill_optional(mark_restarts(promises, bounds.restarted(), REMARKED_COUNTS)))
         writer.commit([], {})
         return FrameLedger(session, temporary)
 
@@ -273,7 +273,7 @@ class _BucketSpooler:
             rows = to_schema(pa.Table.from_batches([batch]), table_schema(self.table), self.table)
             if self.table == "ledger":
                 bounds.add(rows)
-            writer.add(_fill_stated_by(rows))
+            writer.add(fill_optional(rows))
         return writer.end(keep=False), bounds
 
 
@@ -311,14 +311,6 @@ def _allowed_types(kind: pa.DataType) -> tuple[str, ...]:
     if pa.types.is_list(kind):
         return ("array",)
     return ("binary",) if pa.types.is_fixed_size_binary(kind) else ("string", "varchar", "char")
-
-
-def _fill_stated_by(rows: pa.Table) -> pa.Table:
-    """Replace a null ``stated_by`` by an empty text, as files require."""
-    for place, field in enumerate(rows.schema):
-        if field.name in OPTIONAL and rows[place].null_count:
-            rows = rows.set_column(place, field, rows[place].cast(pa.string()).fill_null("").cast(field.type))
-    return rows
 
 
 def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str) -> pa.Table:

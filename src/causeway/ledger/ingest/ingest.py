@@ -58,6 +58,7 @@ __all__ = [
     "FollowBatch",
     "FollowResult",
     "IngestResult",
+    "bucket_count",
     "choose_bucket_count",
     "follow_source",
     "ingest_files",
@@ -266,6 +267,18 @@ def choose_bucket_count(sources: Sequence[SourceFile], mapping: MappingDocument)
     for source in sources:
         size = source.size if is_divisible(source.path) else 5 * source.size
         rows += size // _ROW_BYTES[mapping.file_format(source.path)]
+    return bucket_count(rows)
+
+
+def bucket_count(rows: int) -> int:
+    """Return the bucket count of a new ledger: a power of two.
+
+    Args:
+        rows: Number of rows that it will have.
+
+    Returns:
+        Number of buckets, at most ``MAX_BUCKETS``.
+    """
     few = min(1 << max(rows // _BUCKET_ROWS, 0).bit_length(), _FEW_BUCKETS)
     return min(max(few, 1 << max(rows // _MAX_ROWS, 0).bit_length()), MAX_BUCKETS)
 
