@@ -37,6 +37,7 @@ TWO = str(EXAMPLES / "two_subnets.toml")
 COMMANDS = [
     *("demo", "run", "state", "prove", "verify", "audit", "ledger", "trace", "check", "ingest", "vacuum", "serve"),
     *("relay", "report", "explore", "send", "completion", "manual", "calls", "latency", "backlog", "compare"),
+    "export",
 ]
 
 IDLE_WORKERS = re.compile(

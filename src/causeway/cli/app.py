@@ -47,6 +47,7 @@ COMMANDS = {
     "explore": (INSPECT_PANEL, _COMMAND),
     "check": (RUN_PANEL, _COMMAND),
     "ingest": (INSPECT_PANEL, _COMMAND),
+    "export": (INSPECT_PANEL, _COMMAND),
     "vacuum": (RUN_PANEL, _COMMAND),
     "serve": (SERVE_PANEL, _COMMAND),
     "relay": (SERVE_PANEL, _BUILT),

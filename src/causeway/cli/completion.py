@@ -100,9 +100,16 @@ def _kinds() -> list[str]:
     return [*mapping_names(), LAKE_KIND]
 
 
+def _table_formats() -> list[str]:
+    from causeway.ledger.table_formats.formats import FORMATS
+
+    return [*FORMATS]
+
+
 complete_protocols = complete_names(_protocols)
 complete_checks = complete_names(_checks)
 complete_traffic_kinds = complete_names(_kinds)
+complete_table_formats = complete_names(_table_formats)
 complete_executors = complete_names(lambda: ["spark", "in_process"])
 complete_audit_executors = complete_names(lambda: ["auto", "in_process", "spark"])
 

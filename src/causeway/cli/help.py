@@ -30,6 +30,7 @@ SEE_ALSO = {
     "explore": ("report trace", "docs/how-to/explore.md"),
     "check": ("run vacuum", "docs/reference/command-line.md"),
     "ingest": ("audit ledger", "docs/how-to/ingest.md"),
+    "export": ("ingest ledger", "docs/how-to/table-formats.md"),
     "vacuum": ("check state", "docs/reference/lake.md"),
     "serve": ("relay send key", "docs/how-to/serve.md"),
     "relay": ("serve", "docs/how-to/relay.md"),

@@ -1,0 +1,104 @@
+"""Properties of snapshots, and the interface of the two formats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+
+from causeway.core.arrow_types import plain_type
+from causeway.ledger.commits import STATE_TABLE, table_schema
+from causeway.ledger.schema import TABLES
+
+TABLE_NAMES = (*TABLES, STATE_TABLE)
+"""Tables of an export, in the order in which they are written."""
+
+COMMIT, DIGEST = "causeway-commit", "causeway-digest"
+"""Properties of a snapshot: number and digest of the ledger's commit."""
+
+Reader = Callable[[], Iterator[pa.RecordBatch]]
+
+
+class FormatTable(Protocol):
+    """One table of a format."""
+
+    def last_commit(self) -> tuple[int, str] | None:
+        """Return the number and digest of the last exported commit; None: the table has no snapshot."""
+        ...
+
+    def write(self, rows: pa.RecordBatchReader, commit: Mapping[str, str], *, replace: bool) -> None:
+        """Write one snapshot.
+
+        Args:
+            rows: The added rows.
+            commit: The properties ``COMMIT`` and ``DIGEST``.
+            replace: Remove the rows of earlier snapshots.
+
+        Raises:
+            InvalidInput: The table cannot be written, or another process wrote it meanwhile.
+        """
+        ...
+
+    def count(self) -> int:
+        """Return the number of rows of the last snapshot."""
+        ...
+
+    def read(self, names: Sequence[str]) -> tuple[pa.Schema, Reader]:
+        """Return the schema of the last snapshot, and a reader of the columns with some names.
+
+        Args:
+            names: Names of columns; missing ones are ignored.
+
+        Raises:
+            InvalidInput: The table cannot be read.
+        """
+        ...
+
+
+def plain_schema(table: str) -> pa.Schema:
+    """Return the columns of a table of an export.
+
+    Args:
+        table: Name of the table.
+    """
+    return pa.schema([field.with_type(plain_type(field.type)) for field in table_schema(table)])
+
+
+def parse_commit(place: str, properties: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the commit that the properties of a snapshot name.
+
+    Args:
+        place: Path of the table, for errors.
+        properties: The properties.
+
+    Raises:
+        InvalidInput: They name no commit.
+    """
+    number, digest = str(properties.get(COMMIT)), str(properties.get(DIGEST))
+    if not re.fullmatch(r"[0-9]{1,18}", number) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise InvalidInput(f"{place}: {COMMIT} {number!a:.80}, {DIGEST} {digest!a:.80}: must be those of an export")
+    return int(number), digest
+
+
+def foreign_table(place: str) -> InvalidInput:
+    """Return the error about a table that no export wrote.
+
+    Args:
+        place: Path of the table.
+    """
+    return InvalidInput(f"{place}: a table without {COMMIT} in its snapshots; export to an empty folder")
+
+
+__all__ = [
+    "COMMIT",
+    "DIGEST",
+    "TABLE_NAMES",
+    "FormatTable",
+    "Reader",
+    "foreign_table",
+    "parse_commit",
+    "plain_schema",
+]
