@@ -97,7 +97,7 @@ def _kinds() -> list[str]:
     from causeway.cli.lake_import import LAKE_KIND
     from causeway.ledger.ingest import mapping_names
 
-    return [*mapping_names(), LAKE_KIND]
+    return [*mapping_names(), LAKE_KIND, *_table_formats()]
 
 
 def _table_formats() -> list[str]:

@@ -151,7 +151,7 @@ def command(
         argument(
             f"Kind of traffic: {', '.join(mapping_names())}; any name with --mapping; "
             f"{lake_import.LAKE_KIND}: SOURCE is a "
-            "lake that Causeway ran.",
+            "lake that Causeway ran; delta, iceberg: SOURCE is a folder of such tables, for a new ledger.",
             autocompletion=completion.complete_traffic_kinds,
         ),
     ],
@@ -208,13 +208,18 @@ def command(
     [bold]Example[/bold]: causeway ingest ibc-packets exports/ --lake my-ledger --follow
     """
     process.skip_jit_import()
+    from causeway.cli.table_import import import_table_folder
     from causeway.ledger.ingest.ingest import EXECUTORS, ingest_files
     from causeway.ledger.ingest.mapping import load_mapping
+    from causeway.ledger.table_formats.formats import FORMATS
 
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
     if kind == lake_import.LAKE_KIND and mapping is None:
         return lake_import.ingest_lake_heights(source, lake, buckets, as_json)
+    if kind in FORMATS and mapping is None:
+        with name_ledger_errors(lake):
+            return import_table_folder(kind, source, lake, buckets, as_json)
     declared = load_mapping(kind, mapping)
     compile_before_use()
     if follow:

@@ -1,0 +1,138 @@
+"""Import the tables of a format into a new ledger, as one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+
+from causeway.core.arrow_types import fill_optional, require_columns, require_types, to_schema
+from causeway.ledger.commits import STAGING, STATE_TABLE, table_schema
+from causeway.ledger.ingest.commit import COUNT_NAMES, IngestState, write_runs
+from causeway.ledger.ingest.ingest import bucket_count, open_target
+from causeway.ledger.ingest.mapping import MappingDocument
+from causeway.ledger.ingest.tasks import IngestJob, ThreadRunner
+from causeway.ledger.row_order import LAYOUTS
+from causeway.ledger.sorted_runs import RunWriter
+from causeway.ledger.store import ROW_GROUP, LedgerWriter, create_ledger
+from causeway.ledger.table_formats.format_table import TABLE_NAMES, FormatTable
+from causeway.ledger.table_formats.formats import open_tables
+from causeway.ledger.windows import HeightBounds, mark_restarts
+
+REPORTER = "ingest"
+"""Reporter of chains that restarted, if the tables do not name them."""
+
+
+@dataclass
+class ImportResult:
+    """Result of an import.
+
+    Attributes:
+        commit: Number of the commit.
+        rows: Number of rows of each table, without duplicate events.
+    """
+
+    commit: int
+    rows: dict[str, int]
+
+
+def import_tables(place: str, kind: str, lake: str, *, buckets: int | None = None) -> ImportResult:
+    """Write a new ledger with the rows of the last snapshots of tables.
+
+    Tables of any origin are allowed. Columns are found by name; nullable ones and all tables but ``ledger`` may be
+    missing. Memory is bounded by a batch of rows or a part of a bucket, and by the tables without buckets.
+
+    Args:
+        place: Path of the folder with the tables.
+        kind: ``delta`` or ``iceberg``.
+        lake: Path or URI of the ledger. It must not have a commit yet.
+        buckets: Number of buckets; default: by the number of rows.
+
+    Returns:
+        The result of the import.
+
+    Raises:
+        InvalidInput: A table is missing, or does not fit; or the ledger has commits. Nothing is committed.
+    """
+    tables = open_tables(place, kind, TABLE_NAMES, create=False)
+    if "ledger" not in tables:
+        raise InvalidInput(f"{place}: no {kind} table ledger is there; causeway export writes one")
+    ledger = open_target(lake, buckets)
+    if ledger is not None and ledger.number >= 0:
+        raise InvalidInput(f"{lake}: has commits; tables are imported into a new ledger only")
+    sources = {name: _Source(f"{place}/{name}", name, table) for name, table in tables.items()}
+    if ledger is None:
+        ledger = create_ledger(lake, buckets or bucket_count(tables["ledger"].count()))
+    writer = LedgerWriter(ledger)
+    job = IngestJob(ledger.storage, MappingDocument.model_construct(), ledger.buckets, writer.prefix)
+    try:
+        return _import(sources, writer, job)
+    except BaseException:
+        writer.abandon()
+        raise
+    finally:
+        if writer.prefix in ledger.storage.list(STAGING):
+            ledger.storage.remove_folder(job.folder)
+
+
+class _Source:
+    """A table of a format, with rows in the schema of the ledger."""
+
+    def __init__(self, place: str, name: str, table: FormatTable) -> None:
+        self._place, self._schema = place, table_schema(name)
+        found, self._read = table.read(self._schema.names)
+        require_columns(found.names, self._schema, place)
+        require_types(found, self._schema, place)
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the rows; raise ``InvalidInput`` for a value that does not fit."""
+        for batch in self._read():
+            if batch.num_rows:
+                yield fill_optional(to_schema(pa.Table.from_batches([batch]), self._schema, self._place))
+
+    def table(self) -> pa.Table:
+        """Return all rows."""
+        return pa.concat_tables([self._schema.empty_table(), *self.batches()]).unify_dictionaries().combine_chunks()
+
+
+def _import(sources: dict[str, _Source], writer: LedgerWriter, job: IngestJob) -> ImportResult:
+    bounds, rows = HeightBounds(), dict[str, int]()
+    for name, source in sources.items():
+        if name == "ledger" or name in LAYOUTS:
+            spool = RunWriter(job.lake, job.folder, job.buckets, job.run_bytes, name)
+            for batch in source.batches():
+                if name == "ledger":
+                    bounds.add(batch)
+                spool.add(batch)
+            if spool.taken:
+                runs = spool.end(keep=True)
+                rows[name] = write_runs(writer, runs, spool.taken, partial(ThreadRunner().sorted, job, runs=runs))
+        elif name == "quarantine":
+            rows[name] = sum(
+                writer.write(name, batch.slice(start, ROW_GROUP))
+                for batch in source.batches()
+                for start in range(0, batch.num_rows, ROW_GROUP)
+            )
+        elif name not in ("promises", STATE_TABLE):
+            rows[name] = _write(writer, name, source.table())
+    promises = sources["promises"].table() if "promises" in sources else table_schema("promises").empty_table()
+    if STATE_TABLE in sources:
+        state = sources[STATE_TABLE].table()
+    else:
+        promises = mark_restarts(promises, bounds.restarted(), REPORTER)
+        state = IngestState(bounds).table()
+    rows["promises"] = _write(writer, "promises", promises)
+    _write(writer, STATE_TABLE, state)
+    names = {"ledger": "rows", "quarantine": "quarantined", **COUNT_NAMES}
+    commit = writer.commit([], {names[name]: count for name, count in rows.items() if count and name in names})
+    return ImportResult(commit.number, {name: rows.get(name, 0) for name in TABLE_NAMES if name != STATE_TABLE})
+
+
+def _write(writer: LedgerWriter, name: str, rows: pa.Table) -> int:
+    return writer.write(name, rows) if rows.num_rows else 0
+
+
+__all__ = ["ImportResult", "import_tables"]

@@ -1,0 +1,179 @@
+"""Ledgers survive the way to tables and back; tables that do not fit are refused in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from causeway_proofs.errors import InvalidInput
+from deltalake import write_deltalake
+
+from causeway.audit.stored import audit_ledger
+from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.ledger.store import open_ledger
+from causeway.ledger.table_formats.export import export_ledger
+from causeway.ledger.table_formats.formats import FORMATS
+from causeway.ledger.table_formats.iceberg import open_iceberg
+from causeway.ledger.table_formats.ingest import import_tables
+from tests.cli.test_cli import Run, cli
+from tests.ledger.table_formats.ledgers import NAMES, ledger_rows, write_ledger
+from tests.ledger.test_ledger_audit import same
+from tests.recordings import Recordings
+
+__all__ = ["cli"]
+
+ROW = {
+    "protocol": "bridge",
+    "source": "A",
+    "destination": "B",
+    "lane": "x",
+    "index": 1,
+    "kind": "request",
+    "event": "sent",
+    "chain": "A",
+    "height": 10,
+    "payload_hash": b"h" * 32,
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a ledger of three commits."""
+    return write_ledger(tmp_path_factory.mktemp("import"))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_ledger_and_its_audit_survive_export_and_import(place: str, tmp_path: Path, kind: str) -> None:
+    export_ledger(place, str(tmp_path / "out"), kind)
+    done = import_tables(str(tmp_path / "out"), kind, str(tmp_path / "ledger"), buckets=4)
+    before, after = open_ledger(place), open_ledger(str(tmp_path / "ledger"))
+    for table in NAMES:
+        rows = ledger_rows(after, table)
+        assert rows == ledger_rows(before, table), table
+        if table not in ("state", "value"):
+            assert done.rows[table] == len(rows), table
+    assert done.commit == 0 and after.counts["rows"] == done.rows["ledger"]
+    same(audit_ledger(before), audit_ledger(after))
+    with pytest.raises(InvalidInput, match="has commits; tables are imported into a new ledger only"):
+        import_tables(str(tmp_path / "out"), kind, str(tmp_path / "ledger"))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_commands_export_and_ingest(place: str, tmp_path: Path, kind: str, cli: Run) -> None:
+    out, ledger = str(tmp_path / "out"), str(tmp_path / "ledger")
+    assert cli("export", place, "--format", kind, "--out", out)[:2] == (
+        0,
+        f"{out}: commits 0 to 2: 27 snapshots, 61 rows\n",
+    )
+    assert json.loads(cli("export", place, "--format", kind, "--out", out, "--json")[1])["snapshots"] == 0
+    code, text, _ = cli("ingest", kind, out, "--lake", ledger, "--buckets", "4")
+    assert code == 0 and text.startswith(f"{ledger}: 5 rows of {out}/ledger\n")
+    one, other = (json.loads(cli("audit", each, "--json")[1]) for each in (place, ledger))
+    assert one["checks"] == other["checks"]
+
+
+def test_foreign_table_needs_only_the_required_columns(tmp_path: Path) -> None:
+    rows = [{**ROW, "time": 5_000_000, "height": 100}, {**ROW, "index": 2, "time": 6_000_000, "height": 7}]
+    table = pa.Table.from_pylist(rows)
+    table = table.set_column(table.schema.get_field_index("time"), "time", table["time"].cast(pa.timestamp("us")))
+    write_deltalake(str(tmp_path / "ledger"), table.append_column("note", pa.array(["a", "b"])))
+    import_tables(str(tmp_path), "delta", str(tmp_path / "own"))
+    ledger = open_ledger(str(tmp_path / "own"))
+    found = pa.concat_tables([ledger.rows(bucket) for bucket in range(ledger.buckets)])
+    assert found.schema.equals(LEDGER_SCHEMA) and found["height"].to_pylist() == [100, 7]
+    assert found["stated_by"].to_pylist() == ["", ""]
+    assert [(row["source"], row["promise"]) for row in ledger.table("promises").to_pylist()] == [("A", "restarted")]
+
+
+def without(name: str) -> dict[str, Any]:
+    return {column: value for column, value in ROW.items() if column != name}
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (without("event"), "ledger: there is no column event; needed are protocol, kind, event"),
+        ({**ROW, "lane": 5}, "ledger: lane: is of type int64: must be string"),
+        ({**ROW, "index": "1"}, "ledger: index: is of type string: must be decimal128(20, 0)"),
+        ({**ROW, "height": 1.5}, "ledger: height: is of type double: must be decimal128(20, 0)"),
+        ({**ROW, "payload_hash": "h" * 32}, "ledger: payload_hash: is of type string: must be binary"),
+        ({**ROW, "payload_hash": b"h"}, "ledger: payload_hash: a value of 1 bytes: must be 32"),
+        ({**ROW, "height": -1}, "ledger: height: -1: must be a whole number from 0 to 18446744073709551615"),
+        ({**ROW, "kind": [None, "request"]}, "ledger: kind: is null in a row: must not be"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_tables_that_do_not_fit_are_refused(tmp_path: Path, kind: str, row: dict[str, Any], text: str) -> None:
+    nulls = isinstance(row.get("kind"), list)
+    rows = pa.Table.from_pylist([{**row, "kind": value} for value in row["kind"]] if nulls else [row])
+    if kind == "delta":
+        write_deltalake(str(tmp_path / "ledger"), rows)
+    else:
+        foreign_iceberg(tmp_path, rows)
+    with pytest.raises(InvalidInput) as error:
+        import_tables(str(tmp_path), kind, str(tmp_path / "own"))
+    assert str(error.value).replace("large_string", "string").startswith(f"{tmp_path}/{text}")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "own" / "ledger.json").exists() or open_ledger(str(tmp_path / "own")).number == -1
+
+
+def foreign_iceberg(folder: Path, rows: pa.Table) -> None:
+    """Replace the table ``ledger`` of a new catalog by one with other columns."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    open_iceberg(folder, ["ledger"], create=True)
+    catalog = SqlCatalog("causeway", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    catalog.drop_table("causeway.ledger")
+    catalog.create_table("causeway.ledger", rows.schema, location=f"file://{folder}/other").append(rows)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    "spoil", [lambda folder: None, lambda folder: folder.mkdir(), lambda folder: (folder / "x").mkdir(parents=True)]
+)
+def test_folder_without_tables_is_refused(tmp_path: Path, kind: str, spoil: Callable[[Path], None]) -> None:
+    spoil(tmp_path / "out")
+    with pytest.raises(InvalidInput, match=f"out: no {kind} table ledger is there; causeway export writes one"):
+        import_tables(str(tmp_path / "out"), kind, str(tmp_path / "own"))
+
+
+def test_damaged_tables_are_refused_in_one_line(place: str, tmp_path: Path) -> None:
+    for kind in FORMATS:
+        out = tmp_path / kind
+        export_ledger(place, str(out), kind)
+        for path in (out / "ledger").rglob("*.parquet"):
+            path.write_bytes(b"PAR1")
+        with pytest.raises(InvalidInput) as error:
+            import_tables(str(out), kind, str(tmp_path / f"{kind}-own"))
+        assert f"{out}/ledger: " in str(error.value) and "\n" not in str(error.value)
+    (tmp_path / "iceberg" / "catalog.db").write_bytes(b"no database")
+    with pytest.raises(InvalidInput, match=r"catalog\.db: "):
+        import_tables(str(tmp_path / "iceberg"), "iceberg", str(tmp_path / "own"))
+
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "table-formats.md").read_text()
+
+
+def test_page_shows_a_run(recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Run) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nomad.csv").write_bytes(recordings.bridge_events.read_bytes())
+    (tmp_path / "xcm_journeys.jsonl").write_bytes(recordings.xcm_journeys.read_bytes())
+    assert cli("ingest", "bridge-events", "nomad.csv", "--lake", "my-ledger")[0] == 0
+    steps = re.findall(r"^\$ causeway (.*)\n((?:(?!\$|```).*\n)+)", PAGE, re.M)
+    assert len(steps) == 5
+    for arguments, output in steps:
+        assert cli(*arguments.split())[:2] == (0, output), arguments
+    one, two = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(one, {})
+        exec(two, {})
+    assert re.search(r"received +│ +11432 ", printed.getvalue()) and printed.getvalue().endswith("\n22827\n")
