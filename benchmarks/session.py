@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from causeway.programs.user_modules import archive_modules
 from causeway.cluster.session import open_session
+from causeway.programs.user_modules import archive_modules
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -272,8 +272,8 @@ def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:
 
 def _in_process(place: str) -> Run:
     from causeway.audit.stored import audit_ledger
-    from causeway.ledger.store import open_ledger
     from causeway.cluster.workers import retain_freed_memory
+    from causeway.ledger.store import open_ledger
 
     retain_freed_memory(arrow=False)  # as the command does
     return _audited(lambda: audit_ledger(open_ledger(place), executor="in_process"))
@@ -281,8 +281,8 @@ def _in_process(place: str) -> Run:
 
 def _on_spark(place: str, cores: int) -> Run:
     from causeway.audit.stored import audit_ledger
-    from causeway.ledger.store import open_ledger
     from causeway.cluster.session import spark_session
+    from causeway.ledger.store import open_ledger
 
     begun = time.perf_counter()
     with spark_session(f"local[{cores}]") as session:
