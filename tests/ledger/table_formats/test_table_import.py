@@ -14,13 +14,15 @@ import pyarrow as pa
 import pytest
 from causeway_proofs.errors import InvalidInput
 from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 
 from causeway.audit.stored import audit_ledger
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import open_ledger
 from causeway.ledger.table_formats.export import export_ledger
+from causeway.ledger.table_formats.format_table import plain_schema
 from causeway.ledger.table_formats.formats import FORMATS
-from causeway.ledger.table_formats.iceberg import open_iceberg
+from causeway.ledger.table_formats.iceberg import CATALOG_FILE, NAMESPACE, open_iceberg
 from causeway.ledger.table_formats.ingest import import_tables
 from tests.cli.test_cli import Run, cli
 from tests.ledger.table_formats.ledgers import NAMES, ledger_rows, write_ledger
@@ -177,3 +179,25 @@ def test_page_shows_a_run(recordings: Recordings, tmp_path: Path, monkeypatch: p
         exec(one, {})
         exec(two, {})
     assert re.search(r"received +│ +11432 ", printed.getvalue()) and printed.getvalue().endswith("\n22827\n")
+
+
+def test_iceberg_metadata_reaches_no_files_and_classes_outside_its_folder(place: str, tmp_path: Path) -> None:
+    """A stranger's catalog may name any file of this machine, and Python classes."""
+    out, away = tmp_path / "out", tmp_path / "away"
+    export_ledger(place, str(out), "iceberg")
+    away.mkdir()
+    plain = SqlCatalog(NAMESPACE, uri=f"sqlite:///{out}/{CATALOG_FILE}", warehouse=f"file://{out}")
+    plain.drop_table(f"{NAMESPACE}.value")
+    plain.create_table(f"{NAMESPACE}.value", plain_schema("value"), location=f"file://{away}/value")
+    error = f"{away}/value/metadata/.*json.*: must be a file of {out}"
+    for call in (
+        lambda: import_tables(str(out), "iceberg", str(tmp_path / "ledger")),
+        lambda: export_ledger(place, str(out), "iceberg"),
+    ):
+        with pytest.raises(InvalidInput, match=error):
+            call()
+    plain.drop_table(f"{NAMESPACE}.value")
+    with plain.load_table(f"{NAMESPACE}.ledger").transaction() as transaction:
+        transaction.set_properties({"py-harmless": "module.Class"})
+    with pytest.raises(InvalidInput, match="out/ledger: properties must name no Python classes"):
+        import_tables(str(out), "iceberg", str(tmp_path / "ledger"))

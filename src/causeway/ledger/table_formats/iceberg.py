@@ -9,10 +9,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFile, PyArrowFileIO, _dataframe_to_data_files
 from pyiceberg.table import Table
+from pyiceberg.typedef import EMPTY_DICT, Properties
 from sqlalchemy.exc import SQLAlchemyError
 
 from causeway.core.text import to_one_line
@@ -24,6 +26,46 @@ _PROPERTIES = {
     "commit.retry.num-retries": "0",  # a retried append would repeat the rows of a concurrent export
     "write.target-file-size-bytes": str(128 << 20),  # of rows in memory, which are collected before a file is written
 }
+
+
+class _FolderFiles(PyArrowFileIO):
+    """Files of one folder. Metadata of a foreign table may name files anywhere, and classes that read them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder.resolve()
+
+    def new_input(self, location: str) -> PyArrowFile:
+        return super().new_input(self.require_inside(location))
+
+    def new_output(self, location: str) -> PyArrowFile:
+        return super().new_output(self.require_inside(location))
+
+    def require_inside(self, location: str) -> str:
+        """Return the place of a file; raise ``ValueError`` if it is not in the folder."""
+        scheme, host, path = self.parse_location(location)
+        if scheme != "file" or host or not Path(path).resolve().is_relative_to(self._folder):
+            raise ValueError(f"{location!a:.200}: must be a file of {self._folder}")
+        return location
+
+
+class _FolderCatalog(SqlCatalog):
+    """A catalog in a file of the folder with its tables."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = _FolderFiles(folder)
+        uri = f"sqlite:///{quote(str(folder / CATALOG_FILE))}"
+        super().__init__(NAMESPACE, uri=uri, warehouse=f"file://{folder}")
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return self._files
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        self._files.require_inside(orm_table.metadata_location or "")
+        table = super()._convert_orm_to_iceberg(orm_table)
+        if any("py-" in name for name in table.properties):
+            raise ValueError(f"{table.location()}: properties must name no Python classes")
+        return table
 
 
 class IcebergFormatTable:
@@ -99,7 +141,7 @@ def open_iceberg(folder: Path, tables: Sequence[str], *, create: bool) -> dict[s
         return {}
     found = {}
     with _converted_errors(str(file)):
-        catalog = SqlCatalog(NAMESPACE, uri=f"sqlite:///{quote(str(file))}", warehouse=f"file://{folder}")
+        catalog = _FolderCatalog(folder)
         if create:
             catalog.create_namespace_if_not_exists(NAMESPACE)
         for table in tables:
