@@ -36,9 +36,7 @@ def stored(ledger: OpenedLedger, table: str, spark: SparkSession) -> DataFrame:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_equal_those_of_the_opened_ledger(table: str, ledger: OpenedLedger, spark: SparkSession) -> None:
-    found, expected = (
-        frame.toArrow() for frame in (read_table(spark, ledger, table=table), stored(ledger, table, spark))
-    )
+    found, expected = read_table(spark, ledger, table=table).toArrow(), stored(ledger, table, spark).toArrow()
     assert found.schema == expected.schema and found.num_rows == expected.num_rows
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
 
