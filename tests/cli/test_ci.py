@@ -107,7 +107,7 @@ def test_soak_prints_verdict_commit_and_steps(
     assert "== xnet: failed with 1" in printed and printed[-1].startswith("soak: FAILED (xnet). commit ")
     with pytest.raises(SystemExit):
         soak.main(["week"])
-    assert "unknown step week (allowed: tests, relays, xnet, fuzz)" in capsys.readouterr().err
+    assert "unknown step week (allowed: tests, versions, relays, xnet, fuzz)" in capsys.readouterr().err
 
 
 def test_every_soak_step_is_a_module() -> None:
