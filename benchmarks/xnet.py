@@ -84,7 +84,7 @@ def bench_xnet(
 def _rate(call: Callable[[], bytes], seconds: float) -> tuple[float, float]:
     """Return how often a second something is done, one after the other, and the processor time of each (s)."""
     begun, used, count = time.perf_counter(), time.process_time(), 0
-    while time.perf_counter() - begun < seconds:
+    while count == 0 or time.perf_counter() - begun < seconds:  # a busy machine may take all seconds before the first
         call()
         count += 1
     return count / (time.perf_counter() - begun), (time.process_time() - used) / count
