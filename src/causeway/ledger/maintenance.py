@@ -85,16 +85,12 @@ def maintain_ledger(ledger: Ledger, threads: int = 1, kept: float = RETENTION_SE
 
 
 def _commit_merges(ledger: Ledger, found: list[FileMerge], threads: int) -> Ledger:
-    writer = LedgerWriter(ledger)
     large = sum(file.rows for merge in found for file in merge.files) > MAXIMUM
-    try:
+    with LedgerWriter(ledger) as writer:
         with ThreadPoolExecutor(1 if large else threads, "causeway-merge") as pool:
             for _ in pool.map(lambda merge: _merge(writer, merge), found):
                 pass
-    except BaseException:
-        writer.abandon()
-        raise
-    return ledger.after(writer.commit([], {}))
+        return ledger.after(writer.commit([], {}))
 
 
 def plan_merges(ledger: Ledger) -> list[FileMerge]:

@@ -15,7 +15,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from causeway.ledger.commits import (
     LEDGER_HEAD,
     MANIFESTS,
     REWRITTEN_TABLES,
+    STAGING,
     CommitLost,
     FilesMerged,
     InputFile,
@@ -477,6 +479,8 @@ def create_ledger(uri: str, buckets: int) -> Ledger:
 class LedgerWriter:
     """Writes one commit on top of a ledger: files first, then the manifest.
 
+    A ``with`` statement removes its staged rows at the end, and its files after an error.
+
     Args:
         ledger: The ledger as of its last commit.
         token: Unique part of file names. Two processes that write the same commit use different names, and one of the
@@ -489,6 +493,21 @@ class LedgerWriter:
         self._files: list[StoredFile] = []
         self._gone: list[str] = []
         self._numbers = itertools.count()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove staged rows; after an error also the files."""
+        try:
+            if error is not None:
+                self.abandon()
+        finally:
+            if self.prefix in self.ledger.storage.list(STAGING):
+                self.ledger.storage.remove_folder(f"{STAGING}/{self.prefix}")
 
     @property
     def prefix(self) -> str:

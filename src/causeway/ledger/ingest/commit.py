@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
 from causeway.core.text import format_value, shorten_name
-from causeway.ledger.commits import STAGING, STATE_SCHEMA, STATE_TABLE, InputFile, LedgerCommit
+from causeway.ledger.commits import STATE_SCHEMA, STATE_TABLE, InputFile, LedgerCommit
 from causeway.ledger.ingest.chunks import BadFile, ByteStream, open_decompressed
 from causeway.ledger.ingest.columns import fold_name
 from causeway.ledger.ingest.links import LaneEnd, resolve_links
@@ -288,16 +288,9 @@ def commit_files(
         LedgerDamaged: The ledger is damaged. Nothing is committed.
         CommitLost: Another process committed.
     """
-    writer = LedgerWriter(ledger)
-    job = IngestJob(ledger.storage, mapping, ledger.buckets, writer.prefix)
-    try:
+    with LedgerWriter(ledger) as writer:
+        job = IngestJob(ledger.storage, mapping, ledger.buckets, writer.prefix)
         return _Committer(writer, job, known, runner, frozenset(patient), progress, digest).run(list(takes), strict)
-    except BaseException:
-        writer.abandon()
-        raise
-    finally:
-        if writer.prefix in ledger.storage.list(STAGING):
-            ledger.storage.remove_folder(job.folder)
 
 
 @dataclass

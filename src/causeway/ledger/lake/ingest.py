@@ -249,15 +249,8 @@ def ingest_lake(
         raise InvalidInput(f"buckets: {buckets}: the ledger at {target} has {ledger.buckets}, for good")
     if first >= end:
         return LakeIngest(None, first, 0, 0, 0, 0)
-    writer = LedgerWriter(ledger)
-    try:
+    with LedgerWriter(ledger) as writer:
         return _ingest_heights(derived, writer, first, end, progress)
-    except BaseException:
-        writer.abandon()
-        raise
-    finally:
-        if writer.prefix in ledger.storage.list(STAGING):
-            ledger.storage.remove_folder(f"{STAGING}/{writer.prefix}")
 
 
 def _ingest_heights(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 
 from causeway.core.arrow_types import fill_optional, require_columns, require_types, to_schema
-from causeway.ledger.commits import STAGING, STATE_TABLE, table_schema
+from causeway.ledger.commits import STATE_TABLE, table_schema
 from causeway.ledger.ingest.commit import COUNT_NAMES, IngestState, write_runs
 from causeway.ledger.ingest.ingest import bucket_count, open_target
 from causeway.ledger.ingest.mapping import MappingDocument
@@ -66,16 +66,9 @@ def import_tables(place: str, kind: str, lake: str, *, buckets: int | None = Non
     sources = {name: _Source(f"{place}/{name}", name, table) for name, table in tables.items()}
     if ledger is None:
         ledger = create_ledger(lake, buckets or bucket_count(tables["ledger"].count()))
-    writer = LedgerWriter(ledger)
-    job = IngestJob(ledger.storage, MappingDocument.model_construct(), ledger.buckets, writer.prefix)
-    try:
+    with LedgerWriter(ledger) as writer:
+        job = IngestJob(ledger.storage, MappingDocument.model_construct(), ledger.buckets, writer.prefix)
         return _import(sources, writer, job)
-    except BaseException:
-        writer.abandon()
-        raise
-    finally:
-        if writer.prefix in ledger.storage.list(STAGING):
-            ledger.storage.remove_folder(job.folder)
 
 
 class _Source:
