@@ -8,8 +8,8 @@ They run in the session of the DataFrame, whoever started it, classic or through
     found.violations.where("verdict = 'violated'").show()
 """
 
-from causeway.spark.frames import FRAME_TABLES, FrameLedger, LedgerTables
-from causeway.spark.functions import FrameAudit, audit, backlog, calls, ingest, latency, outcomes, store, trace
+from causeway.spark.frames import FRAME_TABLES, FrameLedger, LedgerTables, store
+from causeway.spark.functions import FrameAudit, audit, backlog, calls, ingest, latency, outcomes, trace
 from causeway.spark.source import register_format
 
 __all__ = [

@@ -23,7 +23,7 @@ from causeway.cluster.tasks import result_of, run_pickled
 from causeway.cluster.workers import require_workers
 from causeway.core.arrow_types import fill_optional, require_columns, to_schema
 from causeway.ledger.bucket_scan import prepare_worker
-from causeway.ledger.commits import STAGING, table_schema
+from causeway.ledger.commits import table_schema
 from causeway.ledger.ingest.commit import commit_files
 from causeway.ledger.ingest.ingest import mapping_digest
 from causeway.ledger.ingest.mapping import MappingDocument
@@ -40,13 +40,13 @@ from causeway.storage.files import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FRAME_TABLES", "FrameLedger", "LedgerTables", "store_frames", "store_records"]
+__all__ = ["FRAME_TABLES", "FrameLedger", "LedgerTables", "store", "store_records"]
 
 _BUCKETS_A_CORE = 2
 
 
 class LedgerTables(TypedDict, total=False):
-    """What is known beside the events of a ledger, and where its rows are stored.
+    """Tables given beside the events of a ledger, and the place of the temporary ledger.
 
     Attributes:
         observed: The windows that the input covers (``OBSERVED_SCHEMA``); None: unknown.
@@ -118,10 +118,11 @@ FRAME_TABLES = ("ledger", "observed", "promises", "headers", "watermarks", "valu
 _LEDGER, _RECORDS = "ledger", "records"
 
 
-def store_frames(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
-    """Write the rows of DataFrames of any origin to a temporary ledger, by tasks of their session.
+def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
+    """Write the rows of DataFrames of any origin to a temporary ledger, once for several functions.
 
-    Each event counts once, however often it was recorded. Chains that restarted at a lower height are detected.
+    Tasks of their session write them. Each event counts once, however often it was recorded. Chains that restarted at a
+    lower height are detected.
 
     Args:
         ledger: The columns of ``LEDGER_SCHEMA`` by name, in any order; nullable columns may be missing. Names are
@@ -147,19 +148,17 @@ def store_frames(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedg
     promises = _read_table(tables.get("promises"), PROMISES_SCHEMA, "promises")
     with _temporary_place(session, tables.get("folder")) as temporary:
         stored = _create_ledger(session, temporary, tables.get("buckets"))
-        writer = LedgerWriter(stored)
-        job = IngestJob(stored.storage, MappingDocument.model_construct(), stored.buckets, writer.prefix)
-        bounds = HeightBounds()
-        for table, frame in given.items():
-            runs = _spool_rows(frame, job, table, bounds)
-            present = sorted({bucket for run in runs for bucket in run.buckets})
-            for file in SparkRunner(session).sorted(job, present, runs):
-                writer.add(file)
-        if writer.prefix in stored.storage.list(STAGING):
-            stored.storage.remove_folder(job.folder)
-        writer.write("observed", fill_optional(observed))
-        writer.write("promises", fill_optional(mark_restarts(promises, bounds.restarted(), REMARKED_COUNTS)))
-        writer.commit([], {})
+        with LedgerWriter(stored) as writer:
+            job = IngestJob(stored.storage, MappingDocument.model_construct(), stored.buckets, writer.prefix)
+            bounds = HeightBounds()
+            for table, frame in given.items():
+                runs = _spool_rows(frame, job, table, bounds)
+                present = sorted({bucket for run in runs for bucket in run.buckets})
+                for file in SparkRunner(session).sorted(job, present, runs):
+                    writer.add(file)
+            writer.write("observed", fill_optional(observed))
+            writer.write("promises", fill_optional(mark_restarts(promises, bounds.restarted(), REMARKED_COUNTS)))
+            writer.commit([], {})
         return FrameLedger(session, temporary)
 
 

@@ -20,14 +20,14 @@ from causeway.audit.verdict import Verdict, combine_verdicts
 from causeway.dataframes.ledger_tables import table_to_dataframe
 from causeway.ledger.ingest import mapping_names
 from causeway.ledger.ingest.mapping import MappingDocument, load_mapping
-from causeway.spark.frames import FrameLedger, LedgerTables, store_frames, store_records
+from causeway.spark.frames import FrameLedger, LedgerTables, store, store_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from causeway.analysis.tracing import MessageTrace
 
-__all__ = ["FrameAudit", "audit", "backlog", "calls", "ingest", "latency", "outcomes", "store", "trace"]
+__all__ = ["FrameAudit", "audit", "backlog", "calls", "ingest", "latency", "outcomes", "trace"]
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,6 @@ class FrameAudit:
         return table_to_dataframe(self.session, self.audit.abroad)
 
 
-def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
-    """Write the events of messages to a temporary ledger, once for several functions.
-
-    Args:
-        ledger: As in ``store_frames``.
-        tables: As in ``LedgerTables``.
-
-    Raises:
-        InvalidInput: A column is missing, or has a wrong type or value; or workers do not see the folder.
-        TaskFailed: A Spark task failed.
-    """
-    return store_frames(ledger, **tables)
-
-
 def ingest(
     records: DataFrame,
     mapping: MappingDocument | str | os.PathLike[str],
@@ -149,7 +135,7 @@ def audit(
     terms = AuditTerms.of(deadlines, tolerances)
     if isinstance(ledger, FrameLedger):
         return _audit(_require_alone(ledger, tables), terms, limit)
-    with store_frames(ledger, **tables) as stored:
+    with store(ledger, **tables) as stored:
         return _audit(stored, terms, limit)
 
 
@@ -237,7 +223,7 @@ def trace(ledger: DataFrame | FrameLedger, message: str, **tables: Unpack[Ledger
 
 
 def _stored(ledger: DataFrame | FrameLedger, tables: LedgerTables) -> FrameLedger:
-    return _require_alone(ledger, tables) if isinstance(ledger, FrameLedger) else store_frames(ledger, **tables)
+    return _require_alone(ledger, tables) if isinstance(ledger, FrameLedger) else store(ledger, **tables)
 
 
 def _require_alone(ledger: FrameLedger, tables: LedgerTables) -> FrameLedger:
