@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from causeway_proofs.errors import InvalidInput
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from causeway.core.text import to_one_line
-from causeway.ledger.table_formats.format_table import COMMIT, Reader, foreign_table, parse_commit
+from causeway.ledger.table_formats.format_table import COMMIT, Reader, convert_errors, foreign_table, parse_commit
 
 _APPLICATION = "causeway"
 """Application of the transactions: of two exports that write at the same time, one fails."""
 
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}
+
+
+_converted_errors = partial(convert_errors, lost=CommitFailedError, failed=(DeltaError, pa.ArrowException, OSError))
 
 
 class DeltaFormatTable:
@@ -90,17 +91,6 @@ def open_delta(folder: Path, tables: Sequence[str], *, create: bool) -> dict[str
     return {
         table: DeltaFormatTable(place) for table, place in found.items() if create or DeltaTable.is_deltatable(place)
     }
-
-
-@contextlib.contextmanager
-def _converted_errors(place: str) -> Iterator[None]:
-    """Convert errors of the package to ``InvalidInput``."""
-    try:
-        yield
-    except CommitFailedError:
-        raise InvalidInput(f"{place}: another process wrote this table meanwhile; run again") from None
-    except (DeltaError, pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"{place}: {to_one_line(str(error))[:500]}") from error
 
 
 __all__ = ["DeltaFormatTable", "open_delta"]

@@ -138,7 +138,7 @@ class _TableExport:
         raise InvalidInput(f"{place}: {COMMIT} {number} {why}; export to an empty folder")
 
     def advance(self, step: _Step, result: ExportResult) -> bool:
-        """Write the snapshot of a commit, unless it exists or cannot be told apart; return True if it was written."""
+        """Write the snapshot of a commit unless it exists or its files were merged; return True if it was written."""
         before = dict(self._files)
         for path in step.gone:
             self._files.pop(path, None)

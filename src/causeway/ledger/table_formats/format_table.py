@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 
 from causeway.core.arrow_types import plain_type
+from causeway.core.text import to_one_line
 from causeway.ledger.commits import STATE_TABLE, table_schema
 from causeway.ledger.schema import TABLES
 
@@ -83,6 +85,23 @@ def parse_commit(place: str, properties: Mapping[str, Any]) -> tuple[int, str]:
     return int(number), digest
 
 
+@contextlib.contextmanager
+def convert_errors(place: str, lost: type[Exception], failed: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Convert errors of a package in the body of a ``with`` statement to ``InvalidInput``.
+
+    Args:
+        place: Path of the table or catalog.
+        lost: The error of a commit that another process preceded.
+        failed: Other errors.
+    """
+    try:
+        yield
+    except lost:
+        raise InvalidInput(f"{place}: another process wrote this table meanwhile; run again") from None
+    except failed as error:
+        raise InvalidInput(f"{place}: {to_one_line(str(error))[:500]}") from error
+
+
 def foreign_table(place: str) -> InvalidInput:
     """Return the error about a table that no export wrote.
 
@@ -98,6 +117,7 @@ __all__ = [
     "TABLE_NAMES",
     "FormatTable",
     "Reader",
+    "convert_errors",
     "foreign_table",
     "parse_commit",
     "plain_schema",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
-from causeway_proofs.errors import InvalidInput
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO
@@ -17,8 +17,14 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from sqlalchemy.exc import SQLAlchemyError
 
-from causeway.core.text import to_one_line
-from causeway.ledger.table_formats.format_table import COMMIT, Reader, foreign_table, parse_commit, plain_schema
+from causeway.ledger.table_formats.format_table import (
+    COMMIT,
+    Reader,
+    convert_errors,
+    foreign_table,
+    parse_commit,
+    plain_schema,
+)
 
 CATALOG_FILE, NAMESPACE = "catalog.db", "causeway"
 
@@ -26,6 +32,10 @@ _PROPERTIES = {
     "commit.retry.num-retries": "0",  # a retried append would repeat the rows of a concurrent export
     "write.target-file-size-bytes": str(128 << 20),  # of rows in memory, which are collected before a file is written
 }
+
+_converted_errors = partial(
+    convert_errors, lost=CommitFailedException, failed=(SQLAlchemyError, pa.ArrowException, OSError, ValueError)
+)
 
 
 class _FolderFiles(PyArrowFileIO):
@@ -155,17 +165,6 @@ def open_iceberg(folder: Path, tables: Sequence[str], *, create: bool) -> dict[s
                     else catalog.load_table(name)
                 )
     return found
-
-
-@contextlib.contextmanager
-def _converted_errors(place: str) -> Iterator[None]:
-    """Convert errors of the package to ``InvalidInput``."""
-    try:
-        yield
-    except CommitFailedException:
-        raise InvalidInput(f"{place}: another process wrote this table meanwhile; run again") from None
-    except (SQLAlchemyError, pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidInput(f"{place}: {to_one_line(str(error))[:500]}") from error
 
 
 __all__ = ["CATALOG_FILE", "NAMESPACE", "IcebergFormatTable", "open_iceberg"]
