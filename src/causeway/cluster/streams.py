@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LIMITED_STREAMS", "AvailableNow", "read_all", "read_at_most", "stream_limit"]
+__all__ = ["LIMITED_STREAMS", "AvailableNow", "read_limit"]
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
@@ -22,29 +22,12 @@ else:
         AvailableNow, LIMITED_STREAMS = object, False
 
 
-def read_all() -> Any:
-    """Return the limit of a stream without limits."""
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
-    return ReadAllAvailable()
-
-
-def read_at_most(count: int) -> Any:
-    """Return the limit of a stream to a number of files, or heights.
+def read_limit(most: int | None = None) -> Any:
+    """Return the limit of a stream's batches.
 
     Args:
-        count: The number.
+        most: Maximum number of files, or heights; None: no limit.
     """
-    from pyspark.sql.streaming.datasource import ReadMaxFiles
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
-    return ReadMaxFiles(count)
-
-
-def stream_limit(limit: Any) -> int | None:
-    """Return the number of a limit of ``read_at_most``; None for one of ``read_all``, or none.
-
-    Args:
-        limit: The limit that Spark gives.
-    """
-    found: int | None = getattr(limit, "max_files", None)
-    return found
+    return ReadAllAvailable() if most is None else ReadMaxFiles(most)

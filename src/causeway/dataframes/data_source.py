@@ -1,6 +1,6 @@
 """A lake as a Spark data source: batch (``spark.read``) and stream (``spark.readStream``).
 
-For Spark users without the Causeway API: call ``register_format(spark)`` once, then
+For Spark users without the Causeway API: call ``causeway.spark.register_format(spark)`` once, then
 
     spark.read.format("causeway").option("table", "headers").option("heights", "10-20").load("my-lake")
     spark.readStream.format("causeway").option("table", "events").load("my-lake")
@@ -31,7 +31,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -41,7 +40,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from causeway.cluster.streams import LIMITED_STREAMS, AvailableNow, read_all, read_at_most, stream_limit
+from causeway.cluster.streams import LIMITED_STREAMS, AvailableNow, read_limit
 from causeway.cluster.types import spark_schema, to_spark_columns
 from causeway.storage.lake import Lake, LakeError
 from causeway.storage.seals import Seal, parse_seal
@@ -177,7 +176,7 @@ class SourceOptions:
 
 
 class LakeSource(DataSource):
-    """The data source; ``register_format`` adds it to a session."""
+    """The data source of lakes, without re-execution of heights."""
 
     options: MutableMapping[str, str]
 
@@ -255,12 +254,12 @@ class LakeStreamReader(DataSourceStreamReader, AvailableNow):
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """Return the maximum number of heights in a batch."""
-        return read_all() if self._most is None else read_at_most(self._most)
+        return read_limit(self._most)
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the end of the next batch: the last committed height, or the read limit."""
         end = self._source.lake.last_height() + 1 if self._end is None else self._end
-        first, most = (self._first if start is None else start[HEIGHT]), stream_limit(limit)
+        first, most = (self._first if start is None else start[HEIGHT]), getattr(limit, "max_files", None)
         return {HEIGHT: max(first, end if most is None else min(end, first + most))}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -274,16 +273,6 @@ class LakeStreamReader(DataSourceStreamReader, AvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a file at the heights of its batch."""
         return self._source.rows(partition, self._schema)
-
-
-def register_format(session: SparkSession, source: type[LakeSource] = LakeSource) -> None:
-    """Register the format with a session.
-
-    Args:
-        session: the Spark session.
-        source: the data source class.
-    """
-    session.dataSource.register(source)
 
 
 def parse_whole_number(options: Mapping[str, str], name: str, otherwise: int | None) -> int | None:

@@ -74,7 +74,7 @@ def register_format(session: SparkSession) -> None:
     Args:
         session: The session.
     """
-    data_source.register_format(session, NetworkSource)
+    session.dataSource.register(NetworkSource)
 
 
 __all__ = ["NetworkSource", "register_format"]

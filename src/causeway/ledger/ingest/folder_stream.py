@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from causeway.cluster.streams import LIMITED_STREAMS, AvailableNow, read_all
+from causeway.cluster.streams import LIMITED_STREAMS, AvailableNow, read_limit
 from causeway.cluster.types import spark_schema
 from causeway.ledger.ingest.mapping import has_format
 from causeway.ledger.ingest.sources import SourceFile, inspect_file, list_files
@@ -172,7 +172,7 @@ class FolderStreamReader(DataSourceStreamReader, AvailableNow):
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """Return an unlimited read: the lister limits batches."""
-        return read_all()
+        return read_limit()
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the next offset if there are files to offer."""
