@@ -299,12 +299,6 @@ class FiguresCounter:
     steps: Steps | None = None
     session: SparkSession | None = None
 
-    def choose_session(self, ledger: Ledger) -> SparkSession | None:
-        """Return the session for a count: none for a small ledger, else the given one or a suitable active one."""
-        if self.session is None:
-            return choose_session(ledger)
-        return self.session if sum(bucket_rows(ledger)) > SMALL_ROWS else None
-
     def use(self, ledger: Ledger, where: MessageFilter, by_lane: bool) -> LedgerFigures:
         """Return the figures of the selected messages of a ledger."""
         with self.lock:
@@ -315,7 +309,7 @@ class FiguresCounter:
             if key not in self.figures:
                 while len(self.figures) >= _CACHED_SELECTIONS:
                     del self.figures[next(iter(self.figures))]
-                session, kept = self.choose_session(ledger), None if where or by_lane else self.kept
+                session, kept = choose_session(ledger, self.session), None if where or by_lane else self.kept
                 progress = None if self.steps is None else self.steps("counting")
                 self.figures[key] = compute_figures(
                     ledger, where=where, by_lane=by_lane, session=session, kept=kept, progress=progress
@@ -323,11 +317,12 @@ class FiguresCounter:
             return self.figures[key]
 
 
-def choose_session(ledger: Ledger) -> SparkSession | None:
-    """Return the active Spark session if the ledger is large and its tasks can read it.
+def choose_session(ledger: Ledger, given: SparkSession | None = None) -> SparkSession | None:
+    """Return the Spark session to count a large ledger with: the given one, or the active one if its tasks can read it.
 
     Args:
         ledger: the ledger.
+        given: a session whose tasks can read the ledger; None: the active one.
 
     Returns:
         The session, or None.
@@ -335,10 +330,10 @@ def choose_session(ledger: Ledger) -> SparkSession | None:
     from causeway.cluster.jobs import is_one_process
     from causeway.cluster.session import active_session
 
-    session = active_session()
+    session = given or active_session()
     if session is None or sum(bucket_rows(ledger)) <= SMALL_ROWS:
         return None
-    return session if is_one_process(session) or ledger.storage.uri.partition("://")[1] else None
+    return session if given is not None or is_one_process(session) or ledger.storage.uri.partition("://")[1] else None
 
 
 class MessageSelection:
@@ -459,13 +454,13 @@ def _messages(name: str, now: Callable[[], Ledger], where: MessageFilter, counte
 
     def parts() -> Iterator[pa.Table]:
         now()
-        yield from read_messages(ledger, where, session=counted.choose_session(ledger))
+        yield from read_messages(ledger, where, session=choose_session(ledger, counted.session))
 
     def frame(session: SparkSession) -> DataFrame:
         from causeway.dataframes.ledger_tables import task_dataframe
 
         now()
-        reader = MessageReader.of(ledger, where, all_replies(ledger, counted.choose_session(ledger)))
+        reader = MessageReader.of(ledger, where, all_replies(ledger, choose_session(ledger, counted.session)))
         return task_dataframe(
             session, MESSAGES_SCHEMA, len(reader.buckets), lambda task: reader.rows(reader.buckets[task])
         )

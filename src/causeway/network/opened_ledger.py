@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
 from causeway.analysis.figures.filters import ALL_MESSAGES
-from causeway.analysis.selections import FiguresCounter, MessageSelection, Rows
+from causeway.analysis.selections import FiguresCounter, MessageSelection, Rows, choose_session
 from causeway.analysis.tracing import MessageTrace, read_histories, trace_message
 from causeway.audit.engine import AuditResult, CheckVerdict
 from causeway.audit.passes.bucket_pass import LIMIT
@@ -347,7 +347,7 @@ class OpenedLedger(MessageSelection):
             if name not in CHECK_NAMES:
                 raise InvalidInput(f"check: {name}: must be one of {', '.join(CHECK_NAMES)}")
         if session is None and executor == "auto":
-            session = self._counted.choose_session(self._current())
+            session = choose_session(self._current(), self._counted.session)
         progress = self._begin_step("checking")
         terms = AuditTerms.of(deadlines, tolerances)
         result = audit_ledger(
