@@ -139,6 +139,8 @@ class LakeNetwork:
                 loops = self.scenario.protocol.loops
                 modules = [run_task.__module__, *(type(part).__module__ for part in parts), HASHING, *loops]
                 prepare_workers(len(deployment.buckets), modules)
+                if not is_local(scenario.network.master):  # a local session may go on starting
+                    require_shared(self.spark, self.lake.storage, "lake")
             self._recorded = recorded
             self._before = self._open(resume, unfinished)
         except BaseException:
@@ -151,8 +153,6 @@ class LakeNetwork:
         start_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
         if not self.lake.storage.is_local:
             check_readable(self.spark, self.lake.storage)
-        if not is_local(self.scenario.network.master):
-            require_shared(self.spark, self.lake.storage, "lake")
         return lambda: self.spark
 
     def _tasks(self) -> int:
