@@ -203,7 +203,8 @@ def command(
             raise InvalidInput(f"{flag}: {wanted}")
     if (lake is None) == (not table):
         raise InvalidInput("LAKE, --table: give one of them")
-    label = lake if lake is not None else _named_tables(table or ())["ledger"]
+    tables = _named_tables(table) if table else {}
+    label = lake if lake is not None else tables["ledger"]
     require_place("LAKE", label)
     if reexecute:
         _require_lake(label)
@@ -231,8 +232,8 @@ def command(
     settings = dict(parse_setting(text, "--conf") for text in spark or ())
     with name_ledger_errors(label), progress_bar() as begin, ExitStack() as opened:
         session = None
-        if table:
-            stored = opened.enter_context(_store_tables(_named_tables(table), master, settings, folder))
+        if tables:
+            stored = opened.enter_context(_store_tables(tables, master, settings, folder))
             ledger, session = stored.stored, stored.session
         else:
             ledger = opened.enter_context(_ledger(label, begin("deriving the ledger")))
