@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
 import pytest
 from causeway_proofs.errors import InvalidInput
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from causeway.cluster import connectivity, jobs
@@ -32,6 +34,26 @@ def test_jobs_have_descriptions_and_restore_those_of_the_caller(spark: SparkSess
     seen.append(context.getLocalProperty("spark.job.description"))
     context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
     assert seen == ["causeway: audit, first pass, 4 buckets", "mine"]
+
+
+def test_jobs_log_their_counts_and_failed_ones_nothing(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "causeway.spark")
+    with jobs.spark_jobs(spark, "audit, first pass, 64 buckets") as counts:
+        counts["rows"] += 1_234_567
+    with pytest.raises(TaskFailed), jobs.spark_jobs(spark, "a table"):
+        spark.table("none_such").collect()
+    (record,) = caplog.records
+    assert re.fullmatch(r"audit, first pass, 64 buckets: 1,234,567 rows, \d+\.\d s", record.getMessage())
+    assert (record.__dict__["job"], record.__dict__["counts"]) == ("audit, first pass, 64 buckets", {"rows": 1_234_567})
+
+
+def test_tasks_over_inputs_have_a_description(spark: SparkSession) -> None:
+    def description(item: int) -> str | None:
+        context = TaskContext.get()
+        return None if context is None else context.getLocalProperty("spark.job.description")
+
+    assert jobs.run_tasks(description, [1, 2], lambda: spark, "scan") == ["causeway: scan, 2 tasks"] * 2
+    assert jobs.run_tasks(description, [1, 2], None, "scan") == [None, None]
 
 
 def test_errors_of_jobs_have_no_trace_of_java(spark: SparkSession) -> None:

@@ -63,9 +63,9 @@ def test_audit_runner_makes_no_difference(spark: SparkSession, place: str, monke
     looks: list[list[int]] = []
     run = bucket_scan.run_buckets
 
-    def watched(session: SparkSession, buckets: list[int], *more: Any, **named: Any) -> Any:
+    def watched(session: SparkSession, ledger: Ledger, buckets: list[int], *more: Any, **named: Any) -> Any:
         looks.append(buckets)
-        return run(session, buckets, *more, **named)
+        return run(session, ledger, buckets, *more, **named)
 
     monkeypatch.setattr(bucket_scan, "run_buckets", watched)
     found = audit_ledger(ledger, session=spark, progress=lambda done, of: told.append((done, of)))

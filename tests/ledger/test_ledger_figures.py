@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 import causeway as cw
 from benchmarks.audit.stored import write_ledger
 from benchmarks.audit.workload import Workload
-from causeway.analysis import selections
 from causeway.analysis.figures.filters import MessageFilter
+from causeway.analysis import selections
 from causeway.analysis.stored_figures import compute_figures
 from causeway.dataframes.lake_tables import LakeTables
 from causeway.ledger import bucket_scan
-from causeway.ledger.store import LedgerDamaged, open_ledger
+from causeway.ledger.store import Ledger, LedgerDamaged, open_ledger
 from causeway.network.network import LakeNetwork
 from causeway.storage.lake import Lake
 from tests.ledger.test_figures import EXAMPLES, store_ledger, there_and_back
@@ -36,9 +36,9 @@ def test_figures_runner_makes_no_difference(
     told: list[int] = []
     run = bucket_scan.run_buckets
 
-    def watched(session: SparkSession, buckets: list[int], *more: Any) -> Any:
+    def watched(session: SparkSession, ledger: Ledger, buckets: list[int], *more: Any, **named: Any) -> Any:
         jobs.append(buckets)
-        return run(session, buckets, *more)
+        return run(session, ledger, buckets, *more, **named)
 
     def tell(done: int, of: int) -> None:
         told.append(done)

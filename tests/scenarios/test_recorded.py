@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 from collections import Counter
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from causeway_proofs.errors import InvalidInput
 
+from causeway.cluster import jobs
 from causeway.core.ingress_call import decode_calls
 from causeway.scenarios import prepared_traffic, recorded_traffic, recording
 from causeway.scenarios.scenario import Scenario, load_scenario
@@ -306,6 +308,7 @@ class TasksInBatches:
 def test_spark_tasks_write_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded_traffic, "RUN_BYTES", 20_000)
     monkeypatch.setattr(recording, "PIECE_ROWS", 300)
+    monkeypatch.setattr(jobs, "spark_jobs", lambda session, text: contextlib.nullcontext())
     pq.write_table(packets(1_500, 3), tmp_path / "p.parquet", row_group_size=128)
     scenario = scenario_for(tmp_path, path="p.parquet", blocks_per_tick=100)
     here = scenario.traffic(tmp_path / "here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -111,11 +112,18 @@ def test_bad_events_are_refused_before_a_job(function: Callable[[DataFrame], Any
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == before
 
 
-def test_stored_ledger_takes_no_further_tables_and_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_stored_ledger_takes_no_further_tables_and_ends(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "causeway.spark")
     row = ("p", "a", "b", "1", 1, "request", "sent", "a")
     columns = "protocol string, source string, destination string, lane string, index int, kind string, event string"
     with cs.store(spark.createDataFrame([row], f"{columns}, chain string"), folder=tmp_path) as ledger:
         assert cs.outcomes(ledger).select("outcome").collect()[0]["outcome"] == "pending"
+        cs.audit(ledger)
+        rows = {record.__dict__["job"]: record.__dict__["counts"].get("rows") for record in caplog.records}
+        for job in ("write ledger", "ingest, sort buckets, 1 task", "audit, first pass, 4 buckets"):
+            assert rows[job] == 1
         with pytest.raises(
             InvalidInput, match=r"^observed: the ledger is stored already; give it to the function that"
         ):

@@ -128,11 +128,12 @@ def collect_replies(
     for number in range(rounds):
         first, last = number * _WORD // rounds, (number + 1) * _WORD // rounds - 1
         search = _Search(uuid.uuid4().hex, ledger, *tables, first, last)
-        gathered = [each.rows for _, each in passes.over(asking, _open_in, search, GatheredRows)]
+        requests = passes.over(asking, _open_in, search, GatheredRows, "count, open requests")
+        gathered = [each.rows for _, each in requests]
         digests = np.unique(pa.concat_tables([OPEN_SCHEMA.empty_table(), *gathered])["id_0"].to_numpy())
         if len(digests):
             search = replace(search, asked=pa.array(digests))
-            came = [each.rows for _, each in passes.over(naming, _replies_in, search, GatheredRows)]
+            came = [each.rows for _, each in passes.over(naming, _replies_in, search, GatheredRows, "count, answers")]
             found.append(first_replies(pa.concat_tables([REPLIES_SCHEMA.empty_table(), *came])))
     return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
@@ -232,7 +233,8 @@ def compute_figures(
     else:
         session = None
     request, pass_progress = FigureRequest(where, by_lane, worst), PassProgress(progress, rows)
-    figures, replies = _Counting(ledger, BucketPasses(session), request, order_by_size(rows), pass_progress, kept).all()
+    passes = BucketPasses(session, ledger)
+    figures, replies = _Counting(ledger, passes, request, order_by_size(rows), pass_progress, kept).all()
     tables = ledger.table("observed"), ledger.table("promises")
     return build_figures(figures, lambda keys: _read_named(ledger, keys, replies), *tables)
 
@@ -347,7 +349,7 @@ def all_replies(ledger: Ledger, session: SparkSession | None = None) -> pa.Table
 def _all_replies(ledger: Ledger, session: SparkSession | None) -> pa.Table:
     rows = bucket_rows(ledger)
     buckets = order_by_size(rows)
-    return collect_replies(ledger, BucketPasses(session), buckets, buckets, sum(rows) // _REQUESTS)
+    return collect_replies(ledger, BucketPasses(session, ledger), buckets, buckets, sum(rows) // _REQUESTS)
 
 
 _REQUESTS = 8
@@ -442,7 +444,7 @@ class _Counting:
     def _over(self, buckets: list[int], replies: pa.Table | None) -> Iterator[tuple[int, PartialFigures]]:
         tables = self.ledger.table("observed"), self.ledger.table("promises")
         job = _CountJob(uuid.uuid4().hex, self.ledger, *tables, self.asked, replies)
-        return self.passes.over(buckets, _count_bucket, job, PartialFigures)
+        return self.passes.over(buckets, _count_bucket, job, PartialFigures, "count, figures")
 
 
 def _count(figures: PartialFigures, name: str) -> int:

@@ -244,8 +244,8 @@ class _OnSpark:
             runs,
             self.limit,
         )
-        collected, what = PartialResults(self.limit), "audit, first pass" if only is None else "audit, second pass"
-        run_buckets(self.session, buckets, _check_bucket_task, job, RunResult, collected.add, what=what)
+        collected, text = PartialResults(self.limit), "audit, first pass" if only is None else "audit, second pass"
+        run_buckets(self.session, self.ledger, buckets, _check_bucket_task, job, RunResult, collected.add, text=text)
         for bucket in buckets:
             self.progress.bucket(bucket)
         return collected.runs
@@ -257,8 +257,18 @@ class _OnSpark:
         from causeway.ledger.bucket_scan import run_buckets
 
         value = (self.ledger, windows, self.limit)
-        what = "audit, headers and watermarks"
-        return run_buckets(self.session, buckets, _check_chains_task, value, ChainAssertions, what=what).values()
+        text = "audit, headers and watermarks"
+        found = run_buckets(
+            self.session,
+            self.ledger,
+            buckets,
+            _check_chains_task,
+            value,
+            ChainAssertions,
+            text=text,
+            tables=ASSERTION_TABLES,
+        )
+        return found.values()
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,23 @@
-"""Jobs of a session that anybody started, classic or through Spark Connect: shared values and descriptions."""
+"""Jobs of a session that anybody started, classic or through Spark Connect: shared values, descriptions, counts."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import logging
+import pickle
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+import pyarrow as pa
+from causeway_proofs.errors import CausewayError
 
 from causeway.cluster.masters import is_local
+from causeway.cluster.progress import watch_tasks
 from causeway.cluster.tasks import convert_spark_errors
+from causeway.core.text import count_noun
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -19,6 +28,7 @@ __all__ = [
     "SharedJobState",
     "default_parallelism",
     "is_one_process",
+    "run_tasks",
     "session_folder",
     "share_value",
     "spark_context",
@@ -27,6 +37,8 @@ __all__ = [
 ]
 
 _DESCRIPTION = "spark.job.description"
+
+_LOGGER = logging.getLogger("causeway.spark")
 
 
 class SharedJobState(Protocol):
@@ -120,31 +132,99 @@ def share_value(session: SparkSession, value: Any) -> Iterator[SharedJobState]:
 
 
 @contextlib.contextmanager
-def spark_jobs(session: SparkSession, text: str) -> Iterator[None]:
-    """Describe the jobs of the body, as Spark's web page lists them, and convert their errors.
+def spark_jobs(session: SparkSession, text: str) -> Iterator[Counter[str]]:
+    """Describe the jobs of the body, as Spark's web page lists them, log a line at their end, and convert their errors.
+
+    The line has the counts that the body adds, such as ``rows``, and the duration. Handlers of the logger
+    ``causeway.spark`` find them in ``job``, ``counts`` and ``seconds`` of its record.
 
     Args:
         session: The session.
         text: The description; a tag of the jobs through Spark Connect, which takes no commas.
 
+    Yields:
+        The counts, in the order of the line.
+
     Raises:
         LakeError: Spark cannot read a file.
         TaskFailed: A task failed otherwise.
     """
+    counts, started = Counter[str](), time.perf_counter()
+    with _describe_jobs(session, text), watch_tasks(session, spark_context(session), text), convert_spark_errors():
+        yield counts
+    seconds = time.perf_counter() - started
+    line = ", ".join([*(f"{count:,} {name}" for name, count in counts.items()), f"{seconds:.1f} s"])
+    _LOGGER.info("%s: %s", text, line, extra={"job": text, "counts": dict(counts), "seconds": seconds})
+
+
+@contextlib.contextmanager
+def _describe_jobs(session: SparkSession, text: str) -> Iterator[None]:
     context = spark_context(session)
     if context is None:
         tag = f"causeway: {text}".replace(",", ";")
         session.addTag(tag)
         try:
-            with convert_spark_errors():
-                yield
+            yield
         finally:
             session.removeTag(tag)
         return
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, f"causeway: {text}")
     try:
-        with convert_spark_errors():
-            yield
+        yield
     finally:
         context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+Session: TypeAlias = "Callable[[], SparkSession]"
+"""Returns a Spark session, waiting while Java starts."""
+
+TaskInput = TypeVar("TaskInput")
+TaskOutput = TypeVar("TaskOutput")
+
+
+def run_tasks(
+    task: Callable[[TaskInput], TaskOutput], inputs: Sequence[TaskInput], spark: Session | None, text: str
+) -> list[TaskOutput]:
+    """Run a function on each input.
+
+    Without a session the inputs are processed here in sequence; with one, each is a Spark task. A task may run twice,
+    so it must write the same each time.
+
+    Args:
+        task: The function.
+        inputs: The inputs.
+        spark: Returns the Spark session; None: none.
+        text: The work, for the description of the job.
+
+    Returns:
+        The results, in order.
+
+    Raises:
+        CausewayError: The first error in order of the inputs.
+    """
+    if spark is None or len(inputs) < 2:
+        return [task(item) for item in inputs]
+
+    def run_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for position in batch.column(0).to_pylist():
+                content = pickle.dumps((position, _outcome(task, inputs[position])))
+                yield pa.RecordBatch.from_pydict({"result": pa.array([content], pa.binary())})
+
+    session = spark()
+    with spark_jobs(session, f"{text}, {count_noun(len(inputs), 'task')}"):
+        rows = session.range(0, len(inputs), 1, len(inputs)).mapInArrow(run_batches, "result binary").collect()
+    outcomes = [outcome for _, outcome in sorted((pickle.loads(row[0]) for row in rows), key=lambda pair: pair[0])]
+    for outcome in outcomes:
+        if isinstance(outcome, CausewayError):
+            raise outcome
+    return outcomes
+
+
+def _outcome(task: Callable[[Any], Any], item: Any) -> Any:
+    """Return the result of a task, or its ``CausewayError``."""
+    try:
+        return task(item)
+    except CausewayError as error:
+        return error

@@ -1,4 +1,4 @@
-"""Tasks over many inputs, in this process or on Spark, and their errors.
+"""Results of tasks, and their errors.
 
 Errors of Spark are reduced to the Python or file error behind them, without Java's stack.
 """
@@ -8,16 +8,12 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import pyarrow as pa
 from causeway_proofs.errors import CausewayError, InvalidInput, describe_os_error
 
 from causeway.storage.layout import LakeError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = [
     "TaskFailed",
@@ -121,54 +117,3 @@ def extract_python_error(text: str) -> str:
     causes = [line for line in lines if line.startswith((": ", "Caused by: "))] or lines[:1]
     texts = dict.fromkeys(_AROUND.sub("", line) for line in (causes[0], causes[-1])) if causes else ["unknown"]
     return ": ".join(texts)
-
-
-Session: TypeAlias = "Callable[[], SparkSession]"
-"""Returns a Spark session, waiting while Java starts."""
-
-TaskInput = TypeVar("TaskInput")
-TaskOutput = TypeVar("TaskOutput")
-
-
-def run_tasks(
-    task: Callable[[TaskInput], TaskOutput], inputs: Sequence[TaskInput], spark: Session | None
-) -> list[TaskOutput]:
-    """Run a function on each input.
-
-    Without a session the inputs are processed here in sequence; with one, each is a Spark task. A task may run twice,
-    so it must write the same each time.
-
-    Args:
-        task: The function.
-        inputs: The inputs.
-        spark: Returns the Spark session; None: none.
-
-    Returns:
-        The results, in order.
-
-    Raises:
-        CausewayError: The first error in order of the inputs.
-    """
-    if spark is None or len(inputs) < 2:
-        return [task(item) for item in inputs]
-
-    def run_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for position in batch.column(0).to_pylist():
-                content = pickle.dumps((position, _outcome(task, inputs[position])))
-                yield pa.RecordBatch.from_pydict({"result": pa.array([content], pa.binary())})
-
-    rows = spark().range(0, len(inputs), 1, len(inputs)).mapInArrow(run_batches, "result binary").collect()
-    outcomes = [outcome for _, outcome in sorted((pickle.loads(row[0]) for row in rows), key=lambda pair: pair[0])]
-    for outcome in outcomes:
-        if isinstance(outcome, CausewayError):
-            raise outcome
-    return outcomes
-
-
-def _outcome(task: Callable[[Any], Any], item: Any) -> Any:
-    """Return the result of a task, or its ``CausewayError``."""
-    try:
-        return task(item)
-    except CausewayError as error:
-        return error

@@ -114,24 +114,28 @@ def unpack_tables(content: bytes, kind: type[Tables]) -> Tables:
 
 def run_buckets(
     session: SparkSession,
+    ledger: Ledger,
     buckets: Sequence[int],
     work: PassWork,
     value: Any,
     kind: type[Tables],
     add: Callable[[tuple[int, int], Tables], None] | None = None,
     *,
-    what: str = "count",
+    text: str,
+    tables: Sequence[str] = ("ledger",),
 ) -> dict[tuple[int, int], Tables]:
     """Run a function for each bucket as a Spark task, in the given order.
 
     Args:
         session: The Spark session.
+        ledger: The ledger.
         buckets: Bucket numbers.
         work: A function of a module.
         value: Picklable value for all tasks.
         kind: Dataclass of the results.
         add: Called with each result; then nothing is returned.
-        what: The work, for the description of the job.
+        text: The work, for the description of the job.
+        tables: Tables whose rows the work reads.
 
     Returns:
         Results by bucket and run.
@@ -141,10 +145,12 @@ def run_buckets(
         LedgerDamaged: A task raised it.
         TaskFailed: A task failed otherwise.
     """
-    text = f"{what}, {count_noun(len(buckets), 'bucket')}"
-    with share_value(session, value) as shared, spark_jobs(session, text):
+    text = f"{text}, {count_noun(len(buckets), 'bucket')}"
+    with share_value(session, value) as shared, spark_jobs(session, text) as counts:
         task = _task(tuple(buckets), work, shared)
         rows = session.range(0, len(buckets), 1, len(buckets)).mapInArrow(task, TASK_SCHEMA).toArrow()
+        for file in (file for bucket in buckets for table in tables for file in ledger.files(table, bucket)):
+            counts.update(rows=file.rows, bytes=file.bytes)
     found: dict[tuple[int, int], Tables] = {}
     for key, result in run_results(rows, kind):
         if add is None:
@@ -315,12 +321,14 @@ class BucketPasses:
 
     Attributes:
         session: A Spark session, or None.
+        ledger: The ledger.
     """
 
     session: SparkSession | None
+    ledger: Ledger
 
     def over(
-        self, buckets: Sequence[int], work: PassWork, value: Any, kind: type[PassResult]
+        self, buckets: Sequence[int], work: PassWork, value: Any, kind: type[PassResult], text: str
     ) -> Iterator[tuple[int, PassResult]]:
         """Yield the results of buckets with their numbers, in the order of ``buckets``.
 
@@ -329,6 +337,7 @@ class BucketPasses:
             work: A function of a module.
             value: Picklable value for all buckets.
             kind: Dataclass of the results.
+            text: The work, for the description of the job.
 
         Raises:
             InvalidInput: A task raised it.
@@ -344,7 +353,7 @@ class BucketPasses:
         from causeway.cluster.workers import require_workers
 
         require_workers(self.session)
-        by_run = run_buckets(self.session, buckets, work, value, kind)
+        by_run = run_buckets(self.session, self.ledger, buckets, work, value, kind, text=text)
         place = {bucket: number for number, bucket in enumerate(buckets)}
         for bucket, run in sorted(by_run, key=lambda key: (place[key[0]], key[1])):
             yield bucket, by_run[bucket, run]

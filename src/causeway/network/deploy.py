@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from causeway_proofs.errors import InvalidInput
 
-from causeway.cluster.tasks import Session
+from causeway.cluster.jobs import Session
 from causeway.config.document import validate_document
 from causeway.config.section import LAST_TICK
 from causeway.config.topology import Topology

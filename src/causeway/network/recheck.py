@@ -18,8 +18,8 @@ from causeway_proofs.errors import CausewayError, InvalidInput
 from causeway.audit.engine import AuditResult, add_findings
 from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.passes.bucket_pass import LIMIT
+from causeway.cluster.jobs import Session, run_tasks
 from causeway.cluster.masters import available_cores
-from causeway.cluster.tasks import Session, run_tasks
 from causeway.network.opened_lake import OpenedLake, open_lake
 from causeway.network.reexecution import ROOT_COLUMN, DifferingHeight, RangeResult, Reexecutor
 from causeway.network.reexecution_workers import AskForRange, RangeDone, run_in_processes
@@ -172,7 +172,7 @@ class LakeRecheck:
     def _runner(self, processes: int, session: Session | None, done: RangeDone) -> RunRanges:
         about = {"uri": self._lake.storage.uri, "programs": self._sources.given}
         if session is not None:
-            return lambda ranges: run_tasks(partial(_task, about), ranges, session)
+            return lambda ranges: run_tasks(partial(_task, about), ranges, session, "execute heights again")
         if processes > 1:
             return lambda ranges: run_in_processes(about, ranges, processes, done)
         reexecutor = Reexecutor(self._deployment, self._lake)

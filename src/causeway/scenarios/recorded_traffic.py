@@ -30,7 +30,7 @@ import pyarrow.fs as pa_fs
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64
 
-from causeway.cluster.tasks import Session, run_tasks
+from causeway.cluster.jobs import Session, run_tasks
 from causeway.config.topology import CHAINS_SCHEMA, Topology
 from causeway.core.ingress_call import encode_calls
 from causeway.core.text import load_json
@@ -274,16 +274,16 @@ def recorded_traffic(
     unit = section.blocks_per_tick
     if section.seconds_per_tick is not None:
         unit = round(section.seconds_per_tick * 1_000_000)
-    scans = run_tasks(functools.partial(scan_piece, section=section, unit=unit), pieces, spark)
+    scans = run_tasks(functools.partial(scan_piece, section=section, unit=unit), pieces, spark, "scan the recording")
     ends = sorted({end for scan in scans for end in scan.ends}, key=lambda end: tuple(part or "" for part in end))
     if not ends:
         raise InvalidInput(f"{section.path}: no packets{' where traffic.where holds' if section.where else ''}")
     first = min(scan.first for scan in scans)
     topology, routes = route_ends(ends, read_registry(_channels_file(section)), own, section, path)
     sorting = SortPlan(folder, section, unit, first, _run_ticks(scans, first // unit), routes)
-    run_tasks(functools.partial(split_piece, sorting=sorting), list(enumerate(pieces)), spark)
+    run_tasks(functools.partial(split_piece, sorting=sorting), list(enumerate(pieces)), spark, "split the recording")
     sort = functools.partial(sort_run, folder=folder, pieces=len(pieces))
-    parts = run_tasks(sort, list(range(len(sorting.run_ticks))), spark)
+    parts = run_tasks(sort, list(range(len(sorting.run_ticks))), spark, "sort the recording")
     ticks = np.concatenate([np.zeros(0, dtype=np.uint64), *(part[1] for part in parts)])
     rows = sum(scan.rows for scan in scans)
     last = int(ticks[-1]) if len(ticks) else None

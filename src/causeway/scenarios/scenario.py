@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from causeway_proofs.errors import InvalidInput
 from pydantic import Field, create_model
 
-from causeway.cluster.tasks import Session
+from causeway.cluster.jobs import Session
 from causeway.config.document import (
     first_difference,
     forget_parsed,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64
 
-from causeway.cluster.tasks import Session
+from causeway.cluster.jobs import Session
 from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.config.traffic import INGRESS_SCHEMA, Traffic
 from causeway.core.ingress_call import encode_calls

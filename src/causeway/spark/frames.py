@@ -19,6 +19,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.audit.engine import REMARKED_COUNTS
 from causeway.cluster.connectivity import require_shared
 from causeway.cluster.jobs import default_parallelism, spark_jobs
+from causeway.cluster.progress import show_progress
 from causeway.cluster.tasks import result_of, run_pickled
 from causeway.cluster.workers import require_workers
 from causeway.core.arrow_types import fill_optional, require_columns, to_schema
@@ -118,6 +119,7 @@ FRAME_TABLES = ("ledger", "observed", "promises", "headers", "watermarks", "valu
 _LEDGER, _RECORDS = "ledger", "records"
 
 
+@show_progress("store")
 def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
     """Write the rows of DataFrames of any origin to a temporary ledger, once for several functions.
 
@@ -186,8 +188,10 @@ def store_records(
     with _temporary_place(session, folder) as temporary:
         place = temporary.storage(_RECORDS)
         place.make_folder("")
-        with spark_jobs(session, "write records"):
-            written = records.mapInArrow(_PartitionWriter(place), "partition int, path string").toArrow().to_pylist()
+        with spark_jobs(session, "write records") as counts:
+            query = records.mapInArrow(_PartitionWriter(place), "partition int, path string, rows long")
+            written = query.toArrow().to_pylist()
+            counts["rows"] = sum(row["rows"] for row in written)
         takes = []
         for row in sorted(written, key=lambda row: row["partition"]):
             source = inspect_file(place, row["path"])
@@ -215,11 +219,12 @@ class _PartitionWriter:
         first = next(batches, None)
         if first is None:
             return
-        path, number = f"{uuid.uuid4().hex}.parquet", context.partitionId()
+        path, number, rows = f"{uuid.uuid4().hex}.parquet", context.partitionId(), 0
         with self.storage.parquet_writer(path, first.schema) as sink:
             for batch in itertools.chain([first], batches):
                 sink.write_table(pa.Table.from_batches([batch]))
-        yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "path": [path]})
+                rows += batch.num_rows
+        yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "path": [path], "rows": [rows]})
 
 
 @contextlib.contextmanager
@@ -245,12 +250,15 @@ def _create_ledger(session: SparkSession, temporary: _TemporaryPlace, buckets: i
 
 def _spool_rows(frame: DataFrame, job: IngestJob, table: str, bounds: HeightBounds) -> list[SpooledRun]:
     """Spool the rows of a table by bucket, and extend ``bounds`` by their blocks."""
-    with spark_jobs(frame.sparkSession, f"write {table}"):
+    with spark_jobs(frame.sparkSession, f"write {table}") as counts:
         rows = frame.mapInArrow(_BucketSpooler(job, table), "result binary").toArrow()
-    found = [result_of(row) for row in rows["result"].to_pylist()]
+        found = [result_of(row) for row in rows["result"].to_pylist()]
+        spooled = [run for runs, _ in found for run in runs]
+        for run in spooled:
+            counts.update(rows=sum(run.counts), bytes=run.bytes)
     for _, own in found:
         bounds.merge(own)
-    return [run for runs, _ in found for run in runs]
+    return spooled
 
 
 @dataclass(frozen=True)
@@ -320,5 +328,10 @@ def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str
     """
     if given is None:
         return schema.empty_table()
-    table = given if isinstance(given, pa.Table) else _select_columns(given, schema, what).toArrow()
+    if isinstance(given, pa.Table):
+        return to_schema(given, schema, what)
+    frame = _select_columns(given, schema, what)
+    with spark_jobs(frame.sparkSession, f"read {what}") as counts:
+        table = frame.toArrow()
+        counts["rows"] = table.num_rows
     return to_schema(table, schema, what)

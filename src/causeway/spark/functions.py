@@ -17,6 +17,7 @@ from causeway.audit.engine import AuditResult, CheckVerdict
 from causeway.audit.passes.bucket_pass import LIMIT
 from causeway.audit.stored import AuditTerms, audit_ledger
 from causeway.audit.verdict import Verdict, combine_verdicts
+from causeway.cluster.progress import show_progress
 from causeway.dataframes.ledger_tables import table_to_dataframe
 from causeway.ledger.ingest import mapping_names
 from causeway.ledger.ingest.mapping import MappingDocument, load_mapping
@@ -85,6 +86,7 @@ class FrameAudit:
         return table_to_dataframe(self.session, self.audit.abroad)
 
 
+@show_progress("ingest")
 def ingest(
     records: DataFrame,
     mapping: MappingDocument | str | os.PathLike[str],
@@ -111,6 +113,7 @@ def ingest(
     return store_records(records, mapping, buckets=buckets, folder=folder)
 
 
+@show_progress("audit")
 def audit(
     ledger: DataFrame | FrameLedger,
     *,

@@ -118,8 +118,11 @@ class SparkExecutor:
             if self._executors != known:
                 self._placed.unpersist()
                 self._place_buckets()
-        with spark_jobs(self._session, f"tick {group.first.tick}, {count_noun(self._count, 'bucket')}"):
+        text = f"tick {group.first.tick}, {count_noun(self._count, 'bucket')}"
+        with spark_jobs(self._session, text) as counts:
             written = self._collect(encode_request(before, group))
+            for _, report in (pair for part in written for pair in part.reports):
+                counts.update(messages=report.rows.get("outbound", 0))
         if not all(part.warm for part in written):
             self._jobs_since_search = JOBS_BETWEEN
         return written

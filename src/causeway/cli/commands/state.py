@@ -74,12 +74,12 @@ def command(
         with show_spinner("Executing heights again"):
             again.frames(at_height.height)
     with show_spinner("Starting Spark"):
-        from causeway.cluster.tasks import convert_spark_errors
+        from causeway.cluster.jobs import spark_jobs
         from causeway.dataframes.lake_tables import LakeTables
 
         session = open_session(master, extra=dict(parse_setting(text, "--conf") for text in spark or ()))
         tables = LakeTables(session, place, again.tables)
-    with show_spinner("Reading"), convert_spark_errors():
+    with show_spinner("Reading"), spark_jobs(session, f"state, height {at_height.height}"):
         if table is None:
             rows, title = state_overview(tables, height, chain), "rows per state table"
         else:

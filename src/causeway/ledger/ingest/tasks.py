@@ -570,14 +570,25 @@ class SparkRunner:
             return []
         session, value = self._session, (pickle.dumps(job), [pickle.dumps(item) for item in items])
         text = f"ingest, {what}, {count_noun(len(items), 'task')}"
-        with share_value(session, value) as shared, spark_jobs(session, text):
+        with share_value(session, value) as shared, spark_jobs(session, text) as counts:
             query = session.range(0, len(items), 1, len(items)).mapInArrow(_task(work, shared), _SCHEMA)
-            rows = query.toArrow().to_pylist()
-        found = {row["item"]: row["result"] for row in rows}
-        return [result_of(found[number]) for number in range(len(items))]
+            found = {row["item"]: row["result"] for row in query.toArrow().to_pylist()}
+            results = [result_of(found[number]) for number in range(len(items))]
+            for result in results:
+                _count_rows(result, counts)
+        return results
 
 
 _SCHEMA = "item int, result binary"
+
+
+def _count_rows(result: Any, counts: Counter[str]) -> None:
+    """Add the rows that a task staged, or wrote to files, and their size."""
+    if isinstance(result, StagedRows):
+        counts.update(records=sum(result.records.values()), rows=result.rows)
+    elif isinstance(result, list):
+        for file in (each for each in result if isinstance(each, StoredFile)):
+            counts.update(rows=file.rows, bytes=file.bytes)
 
 
 def _stage(job: IngestJob, item: SourceFile | list[FileSlice]) -> FileDigest | StagedRows:
