@@ -16,7 +16,6 @@ import causeway as cw
 from benchmarks.audit.stored import write_ledger
 from benchmarks.audit.workload import Workload
 from causeway.analysis.figures.filters import MessageFilter
-from causeway.analysis import selections
 from causeway.analysis.stored_figures import compute_figures
 from causeway.dataframes.lake_tables import LakeTables
 from causeway.ledger import bucket_scan
@@ -86,7 +85,7 @@ def plain(value: Any) -> Any:
 def test_messages_are_a_frame_of_the_users_session(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selections, "SMALL_ROWS", 0)  # so that the session is used for figures, too
+    monkeypatch.setenv("CAUSEWAY_SESSION_ROWS", "0")  # so that the session is used for figures, too
     with cw.open(
         store_ledger(tmp_path / "ledger", there_and_back(), [{"lane": "asks", "promise": "answered"}])
     ) as opened:

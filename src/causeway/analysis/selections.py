@@ -281,9 +281,6 @@ def _check(field: pa.Field, values: tuple[Any, ...]) -> None:
             raise InvalidInput(f"{field.name}: {format_value(value)}: must be of type {type_text(kind)}") from None
 
 
-SMALL_ROWS = 2_000_000
-"""Limit of rows that are always counted in this process (about one second), without Spark."""
-
 _CACHED_SELECTIONS = 8
 """Number of selections with cached figures."""
 
@@ -325,13 +322,17 @@ def choose_session(ledger: Ledger, given: SparkSession | None = None) -> SparkSe
         given: a session whose tasks can read the ledger; None: the active one.
 
     Returns:
-        The session, or None.
+        The session, or None for a ledger of fewer rows than ``CAUSEWAY_SESSION_ROWS``.
+
+    Raises:
+        InvalidInput: The threshold is not a number.
     """
     from causeway.cluster.jobs import is_one_process
     from causeway.cluster.session import active_session
+    from causeway.cluster.thresholds import spark_threshold
 
     session = given or active_session()
-    if session is None or sum(bucket_rows(ledger)) <= SMALL_ROWS:
+    if session is None or sum(bucket_rows(ledger)) < spark_threshold("CAUSEWAY_SESSION_ROWS"):
         return None
     return session if given is not None or is_one_process(session) or ledger.storage.uri.partition("://")[1] else None
 

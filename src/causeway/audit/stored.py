@@ -25,7 +25,6 @@ from causeway.cluster.jobs import SharedJobState
 from causeway.core.text import parse_duration
 from causeway.ledger.bucket_scan import (
     EXECUTORS,
-    SPARK_ROWS,
     PassProgress,
     PassProgressCallback,
     bucket_rows,
@@ -42,7 +41,7 @@ from causeway.ledger.windows import LanePromises, ObservedWindowTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DEADLINES", "EXECUTORS", "LIMIT", "SPARK_ROWS", "AuditTerms", "audit_ledger"]
+__all__ = ["DEADLINES", "EXECUTORS", "LIMIT", "AuditTerms", "audit_ledger"]
 
 DEADLINES = (RECEIVED_WITHIN, ANSWERED_WITHIN)
 """Subjects of a deadline."""
@@ -146,7 +145,8 @@ def audit_ledger(
 
     Args:
         ledger: The ledger as of a commit.
-        executor: ``in_process``, ``spark``, or ``auto``: Spark with a ``session``, or from ``SPARK_ROWS`` rows on.
+        executor: ``in_process``, ``spark``, or ``auto``: Spark with a ``session``, or from ``CAUSEWAY_SPARK_ROWS`` rows
+            on.
         session: Spark session to use; default: ``open_session(master, extra=settings)`` if Spark is used.
         master: As of ``open_session``.
         settings: As of ``open_session``.

@@ -21,6 +21,7 @@ from causeway_proofs.errors import CausewayError, InvalidInput
 from causeway.cluster.jobs import InlineValue, SharedJobState, share_value, spark_jobs
 from causeway.cluster.masters import available_cores
 from causeway.cluster.tasks import TaskFailed, convert_storage_errors
+from causeway.cluster.thresholds import spark_threshold
 from causeway.cluster.workers import freeze_modules, retain_freed_memory
 from causeway.core.text import count_noun
 from causeway.ledger.store import Ledger, LedgerDamaged
@@ -32,7 +33,6 @@ __all__ = [
     "EXECUTORS",
     "MAX_THREADS",
     "PRELOADED_MODULES",
-    "SPARK_ROWS",
     "BucketPasses",
     "PassProgress",
     "PassProgressCallback",
@@ -239,9 +239,6 @@ PassResult = TypeVar("PassResult")
 
 EXECUTORS = ("auto", "in_process", "spark")
 
-SPARK_ROWS = 50_000_000
-"""Minimum number of rows for Spark under ``auto``: below, starting a session takes longer than the pass."""
-
 MAX_THREADS = 8
 """Maximum number of buckets at once in a process: each takes memory, and they share an interpreter."""
 
@@ -265,16 +262,18 @@ def should_use_spark(executor: str, session: SparkSession | None, rows: Sequence
     """Return True if a pass should use Spark.
 
     Args:
-        executor: ``in_process``, ``spark``, or ``auto``: Spark with a session, or from ``SPARK_ROWS`` rows on.
+        executor: ``in_process``, ``spark``, or ``auto``: Spark with a session, or from ``CAUSEWAY_SPARK_ROWS`` rows on.
         session: A Spark session, or None.
         rows: Number of rows of each bucket.
 
     Raises:
-        InvalidInput: The executor is unknown.
+        InvalidInput: The executor is unknown, or the threshold is not a number.
     """
     if executor not in EXECUTORS:
         raise InvalidInput(f"executor: {executor}: must be one of {', '.join(EXECUTORS)}")
-    return executor == "spark" or (executor == "auto" and (session is not None or sum(rows) >= SPARK_ROWS))
+    if executor != "auto" or session is not None:
+        return executor != "in_process"
+    return sum(rows) >= spark_threshold("CAUSEWAY_SPARK_ROWS")
 
 
 def open_worker_session(

@@ -26,6 +26,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.cluster.jobs import session_folder
 from causeway.cluster.masters import available_cores
 from causeway.cluster.tasks import TaskFailed, extract_python_error
+from causeway.cluster.thresholds import spark_threshold
 from causeway.cluster.workers import retain_freed_memory
 from causeway.ledger.commits import LEDGER_FILE, CommitLost, InputFile
 from causeway.ledger.ingest.chunks import BadFile
@@ -68,9 +69,6 @@ __all__ = [
 ]
 
 EXECUTORS = ("auto", "in_process", "spark")
-
-SPARK_BYTES = 16 << 30
-"""Minimum input size for Spark under the executor ``auto``, in bytes."""
 
 _ROW_BYTES = {"csv": 200, "jsonl": 1000, "parquet": 20}
 """Approximate size of a record by format, in bytes, to choose the bucket count of a new ledger."""
@@ -144,7 +142,8 @@ def ingest_files(
         lake: Path or URI of the ledger; it is created if missing.
         mapping: Meaning of the records.
         buckets: Bucket count of a new ledger; default: by the size of the files.
-        executor: ``in_process``, ``spark``, or ``auto``: Spark with a ``session``, or from ``SPARK_BYTES`` on.
+        executor: ``in_process``, ``spark``, or ``auto``: Spark with a ``session``, or from
+            ``CAUSEWAY_SPARK_BYTES`` on.
         session: Spark session to use; default: ``open_session(master, extra=settings)`` if Spark is used.
         master: As of ``open_session``.
         settings: As of ``open_session``.
@@ -177,7 +176,7 @@ def ingest_files(
         ledger = create_ledger(lake, choose_bucket_count(found, mapping) if buckets is None else buckets)
     size = sum(take.source.size - take.begin for take in pending)
     runner: Runner
-    if executor == "spark" or (executor == "auto" and (session is not None or size >= SPARK_BYTES)):
+    if executor == "spark" or (executor == "auto" and (session is not None or _is_large(size))):
         from causeway.cluster.session import open_session
 
         runner = SparkRunner(session or open_session(master, extra=settings))
@@ -189,6 +188,10 @@ def ingest_files(
     if result.commit is not None:
         remove_garbage(maintain_ledger(ledger.after(result.commit), min(available_cores(), MAX_THREADS)))
     return to_ingest_result(result, skipped, others)
+
+
+def _is_large(size: int) -> bool:
+    return size >= spark_threshold("CAUSEWAY_SPARK_BYTES")
 
 
 def to_ingest_result(done: CommitResult, skipped: int, others: int) -> IngestResult:
@@ -465,7 +468,7 @@ class FolderFollower:
             ledger = self.ledger = create_ledger(self._lake, chosen if self._buckets is None else self._buckets)
         size = sum(take.source.size - take.begin for take in takes)
         runner: Runner = ThreadRunner()
-        if spark is not None and (self._executor == "spark" or (self._executor == "auto" and size >= SPARK_BYTES)):
+        if spark is not None and (self._executor == "spark" or (self._executor == "auto" and _is_large(size))):
             runner = SparkRunner(spark)
         done = commit_files(
             ledger, takes, self._mapping, self._identity, runner, strict=False, patient=patient, digest=self._digest
