@@ -1,20 +1,28 @@
-"""A ledger as a Spark data source: all tables, and options that select rows."""
+"""A ledger as a Spark data source: all tables, options that select rows, and streams of its commits."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 import causeway as cw
 from causeway.ledger.ingest.ingest import ingest_files
 from causeway.ledger.ingest.mapping import load_mapping
+from causeway.ledger.maintenance import remove_garbage
 from causeway.ledger.schema import TABLES
+from causeway.ledger.store import open_ledger
 from causeway.network.opened_ledger import OpenedLedger
-from causeway.spark.source import register_format
+from causeway.spark.source import NetworkSource, register_format
+from causeway.storage.lake import LakeError
+from tests.ledger.ingest.test_ledger_ingest import Folder
+from tests.ledger.test_history import grow
 from tests.recordings import Recordings
+from tests.spark.test_functions import rows_of
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +70,69 @@ def test_wrong_options_are_refused(
         read_table(spark, ledger, **options).count()
 
 
-def test_ledger_is_no_stream(ledger: OpenedLedger, spark: SparkSession, tmp_path: Path) -> None:
-    register_format(spark)
-    stream = spark.readStream.format("causeway").option("table", "ledger").load(ledger.place)
-    with pytest.raises(PySparkException, match="is a ledger; only log tables of a lake are streams"):
-        stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+def test_only_tables_that_grow_are_streams(ledger: OpenedLedger) -> None:
+    for table in ("observed", "waiting"):
+        with pytest.raises(LakeError, match=rf"^table: {table}: only tables that grow are streams: ledger, value,"):
+            NetworkSource({"path": ledger.place, "table": table}).streamReader(StructType())
+
+
+class Stream:
+    """A query that reads what is new of a ledger, with a checkpoint; the driver keeps the rows of its micro-batches."""
+
+    def __init__(self, spark: SparkSession, folder: Path, **options: str) -> None:
+        register_format(spark)
+        self._spark, self._folder, self._options = spark, folder, options
+        self.batches: dict[int, list[str]] = {}
+
+    def drain(self) -> dict[int, list[str]]:
+        """Run the query until nothing is new; return the rows of its micro-batches, by number."""
+        found: dict[int, list[str]] = {}
+        stream = self._spark.readStream.format("causeway").options(table="ledger", **self._options)
+        query = stream.load(str(self._folder / "ledger")).writeStream.trigger(availableNow=True)
+        query = query.option("checkpointLocation", str(self._folder / "notes"))
+        done = query.foreachBatch(lambda frame, number: found.update({number: rows_of(frame.toArrow())})).start()
+        assert done.awaitTermination(120)
+        self.batches |= found
+        return found
+
+    def forget_last_batch(self) -> int:
+        """Leave the checkpoint as a driver does that is killed after its last micro-batch."""
+        last = max((self._folder / "notes" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        last.unlink()
+        (last.parent / f".{last.name}.crc").unlink()
+        return int(last.name)
+
+
+@pytest.mark.slow
+def test_stream_yields_the_rows_of_each_commit_once(spark: SparkSession, tmp_path: Path) -> None:
+    folder, stream = Folder(tmp_path), Stream(spark, tmp_path, maxCommitsPerTrigger="4")
+    grow(folder, 0, 2)
+    assert stream.drain() == {0: rows_of(cw.open(folder.lake).ledger.arrow())}
+    assert stream.drain() == {}
+    last = grow(folder, 2, 11).number  # past a merge
+    assert [*stream.drain()] == [*range(1, 1 + -(-(last - 1) // 4))]
+    received = [row for rows in stream.batches.values() for row in rows]
+    assert len(received) == 22 and sorted(received) == rows_of(cw.open(folder.lake).ledger.arrow())
+
+    # A driver killed in a micro-batch repeats it, also when the commits grow or merge meanwhile.
+    number = stream.forget_last_batch()
+    before = stream.batches[number]
+    ledger = grow(folder, 11, 12)
+    again = stream.drain()
+    assert again.pop(number) == before and [len(rows) for rows in again.values()] == [2]
+
+    stream.forget_last_batch()
+    grow(folder, 12, 20)
+    remove_garbage(open_ledger(folder.lake), kept=0.0)
+    with pytest.raises(PySparkException, match=rf"commit {ledger.number}: their rows are only in merged files"):
+        stream.drain()
+
+
+def test_stream_refuses_another_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    folder, stream = Folder(tmp_path), Stream(spark, tmp_path, sender="w1")
+    grow(folder, 0, 2)
+    assert [len(rows) for rows in stream.drain().values()] == [1]
+    shutil.rmtree(folder.lake)
+    grow(folder, 1, 2)
+    with pytest.raises(PySparkException, match="ledger: commit 1 is not the one that was read before; read it from"):
+        stream.drain()

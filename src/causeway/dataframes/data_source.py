@@ -239,13 +239,7 @@ class LakeStreamReader(DataSourceStreamReader, AvailableNow):
     def __init__(self, source: SourceOptions, schema: StructType, options: Mapping[str, str]) -> None:
         self._source, self._schema = source, to_arrow_schema(schema)
         self._first = parse_whole_number(options, "startingHeight", 0) or 0
-        self._most = parse_whole_number(options, "maxHeightsPerTrigger", None)
-        if self._most == 0:
-            raise LakeError("maxHeightsPerTrigger: 0; allowed: a whole number from 1")
-        if self._most is not None and not LIMITED_STREAMS:
-            raise LakeError(
-                f"maxHeightsPerTrigger: {self._most}; PySpark {pyspark.__version__} reads all, 4.2 has limits"
-            )
+        self._most = parse_limit(options, "maxHeightsPerTrigger")
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -287,6 +281,20 @@ def parse_whole_number(options: Mapping[str, str], name: str, otherwise: int | N
     if not (text.isascii() and text.isdecimal()):
         raise LakeError(f"{name}: {text!r}; allowed: a whole number from 0")
     return int(text)
+
+
+def parse_limit(options: Mapping[str, str], name: str) -> int | None:
+    """Parse an option that limits the batches of a stream; None if it is missing.
+
+    Raises:
+        LakeError: The value is no whole number from 1, or this PySpark has no limits.
+    """
+    most = parse_whole_number(options, name, None)
+    if most == 0:
+        raise LakeError(f"{name}: 0; allowed: a whole number from 1")
+    if most is not None and not LIMITED_STREAMS:
+        raise LakeError(f"{name}: {most}; PySpark {pyspark.__version__} reads all, 4.2 has limits")
+    return most
 
 
 def _read_verified(lake: Lake, file: FilePartition) -> pa.Table:

@@ -1,29 +1,48 @@
-"""A stored ledger as a Spark data source: a task a bucket, and values of columns that select row groups."""
+"""A stored ledger as a Spark data source: a task a bucket, and values of columns that select row groups.
+
+As a stream, a table that grows is read commit by commit. The first micro-batch has all rows as of the last commit; each
+later one has the rows that the next commits added, as each commit wrote them: an event that a later commit records
+again comes again. Rows of messages that wait for a lane come with the commit that assigns one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from causeway.cluster.streams import AvailableNow, read_limit
 from causeway.cluster.types import to_spark_columns
+from causeway.dataframes.data_source import parse_limit
 from causeway.dataframes.ledger_tables import to_spark_schema
-from causeway.ledger.commits import table_schema
+from causeway.ledger.commits import REWRITTEN_TABLES, StoredFile, table_schema
+from causeway.ledger.history import CommitPosition, added_files, position_after, require_position
 from causeway.ledger.schema import TABLES
 from causeway.ledger.search import BUCKETED, select_rows
 from causeway.ledger.store import Ledger, open_ledger
 from causeway.storage.lake import LakeError
 
-__all__ = ["LedgerReader", "open_table"]
+__all__ = ["LedgerReader", "LedgerStreamReader", "open_table"]
+
+GROWING_TABLES = tuple(table for table in TABLES if table not in REWRITTEN_TABLES)
+"""Tables to which commits only add rows."""
 
 
 @dataclass
 class BucketPartition(InputPartition):
-    """The rows of one bucket; None for a table without buckets."""
+    """The rows of one bucket; None: of all buckets."""
 
     bucket: int | None
+
+
+@dataclass
+class CommitsPartition(BucketPartition):
+    """The rows that commits added to a bucket: the files of each commit."""
+
+    commits: list[list[StoredFile]]
 
 
 def open_table(options: Mapping[str, str]) -> tuple[Ledger, str]:
@@ -43,29 +62,106 @@ def open_table(options: Mapping[str, str]) -> tuple[Ledger, str]:
     return open_ledger(options["path"]), table
 
 
+class _TableReader:
+    """Reads rows of a ledger's table in Spark's types.
+
+    Args:
+        table: Name of the table.
+        options: Options of the data source; those with the names of text columns select rows.
+    """
+
+    def __init__(self, table: str, options: Mapping[str, str]) -> None:
+        self.table, self._schema = table, to_spark_schema(table_schema(table))
+        texts = [field.name for field in self._schema if pa.types.is_string(field.type)]
+        self._condition = {name: (options[name],) for name in texts if name in options}
+
+    def rows(self, ledger: Ledger, bucket: int | None) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a bucket, compared with their seals; None: of all buckets."""
+        buckets = None if bucket is None else [bucket]
+        for rows in select_rows(ledger, self.table, self._condition, buckets=buckets):
+            yield from to_spark_columns(rows, self._schema).to_batches()
+
+
 class LedgerReader(DataSourceReader):
     """A batch reader of a ledger's table as of its last commit.
 
     Args:
         ledger: The ledger.
         table: Name of the table.
-        options: Options of the data source; those with the names of text columns select rows.
+        options: Options of the data source.
     """
 
     def __init__(self, ledger: Ledger, table: str, options: Mapping[str, str]) -> None:
-        self._ledger, self._table, self._schema = ledger, table, to_spark_schema(table_schema(table))
-        texts = [field.name for field in self._schema if pa.types.is_string(field.type)]
-        self._condition = {name: (options[name],) for name in texts if name in options}
+        self._ledger, self._reader = ledger, _TableReader(table, options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a partition a bucket."""
-        if self._table not in BUCKETED:
+        if self._reader.table not in BUCKETED:
             return [BucketPartition(None)]
         return [BucketPartition(bucket) for bucket in range(self._ledger.buckets)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a partition, compared with their seals."""
+        """Read the rows of a partition."""
         assert isinstance(partition, BucketPartition)
-        buckets = None if partition.bucket is None else [partition.bucket]
-        for rows in select_rows(self._ledger, self._table, self._condition, buckets=buckets):
-            yield from to_spark_columns(rows, self._schema).to_batches()
+        return self._reader.rows(self._ledger, partition.bucket)
+
+
+class LedgerStreamReader(DataSourceStreamReader, AvailableNow):
+    """A stream reader of a ledger's table. An offset is ``{"number": COMMIT, "digest": ITS_DIGEST}``.
+
+    Args:
+        ledger: The ledger.
+        table: Name of the table.
+        options: Options of the data source; ``maxCommitsPerTrigger`` limits all micro-batches but the first.
+
+    Raises:
+        LakeError: The table does not grow, or the limit is invalid.
+    """
+
+    def __init__(self, ledger: Ledger, table: str, options: Mapping[str, str]) -> None:
+        if table not in GROWING_TABLES:
+            raise LakeError(f"table: {table}: only tables that grow are streams: {', '.join(GROWING_TABLES)}")
+        self._uri, self._reader = ledger.storage.uri, _TableReader(table, options)
+        self._empty = replace(ledger, live=(), recent=(), gone=())
+        self._most = parse_limit(options, "maxCommitsPerTrigger")
+        self._end: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the start offset of a new query."""
+        return asdict(CommitPosition())
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """Return the maximum number of commits in a batch."""
+        return read_limit(self._most)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        """Return the end of the next batch: the last commit, or the read limit."""
+        ledger, after, most = open_ledger(self._uri), CommitPosition(**(start or {})), getattr(limit, "max_files", None)
+        require_position(ledger, after)
+        end = ledger.number if self._end is None else max(self._end, after.number)
+        if most is not None and after.number >= 0:
+            end = min(end, after.number + most)
+        return asdict(after if end == after.number else position_after(ledger, end))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the end of this query at the last commit."""
+        self._end = open_ledger(self._uri).number
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return a partition for each bucket with rows of a batch, and one for files with rows of all buckets."""
+        ledger = open_ledger(self._uri)
+        commits = added_files(ledger, self._reader.table, CommitPosition(**start), CommitPosition(**end))
+        found: dict[int | None, list[list[StoredFile]]] = {}
+        for files in commits:
+            named = sorted({file.bucket for file in files if file.bucket is not None})
+            loose = any(file.bucket is None for file in files)
+            buckets: Sequence[int | None] = range(ledger.buckets) if named and loose else named or [None]
+            for bucket in buckets:
+                found.setdefault(bucket, []).append([file for file in files if file.bucket in (bucket, None)])
+        return [CommitsPartition(bucket, files) for bucket, files in found.items()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a partition, commit by commit."""
+        assert isinstance(partition, CommitsPartition)
+        for files in partition.commits:
+            yield from self._reader.rows(replace(self._empty, live=tuple(files)), partition.bucket)

@@ -6,8 +6,10 @@
     spark.read.format("causeway").option("table", "accounts").option("height", 17).load("my-lake")
 
 A height without stored state is replayed in the task that reads it. The option ``programs`` names the sources of user
-programs: folders, scenario files beside them, and modules, separated by commas. Of a ledger, ``table`` is one of its
-tables, as of its last commit, and options with the names of text columns (``lane``, ``event``) select rows.
+programs: folders, scenario files beside them, and modules, separated by commas.
+
+Of a ledger, ``table`` is one of its tables, as of its last commit, and options with the names of text columns
+(``lane``, ``event``) select rows. As a stream, ``maxCommitsPerTrigger`` limits the commits of a micro-batch.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from causeway.cluster.types import spark_schema
@@ -24,9 +26,9 @@ from causeway.ledger.commits import LEDGER_FILE, table_schema
 from causeway.ledger.store import Ledger
 from causeway.network.replay import StateReplay, recorded_deployment
 from causeway.programs.user_modules import ModuleSources
-from causeway.spark.ledger_source import LedgerReader, open_table
+from causeway.spark.ledger_source import LedgerReader, LedgerStreamReader, open_table
 from causeway.storage.files import Storage
-from causeway.storage.lake import Lake, LakeError
+from causeway.storage.lake import Lake
 from causeway.storage.table_schemas import StateReader
 
 
@@ -51,15 +53,15 @@ class NetworkSource(data_source.LakeSource):
         """Return a reader of the table at its current state."""
         return super().reader(schema) if self._ledger is None else LedgerReader(*self._ledger, self.options)
 
-    def streamReader(self, schema: StructType) -> data_source.LakeStreamReader:  # noqa: N802 - Spark's name
-        """Return a reader of a lake's log table, height by height.
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # type: ignore[override]  # noqa: N802
+        """Return a reader of a lake's log table, height by height, or of a ledger's table, commit by commit.
 
         Raises:
-            LakeError: The table is not a log of a lake.
+            LakeError: The table does not grow.
         """
-        if self._ledger is not None:
-            raise LakeError(f"path: {self.options['path']} is a ledger; only log tables of a lake are streams")
-        return super().streamReader(schema)
+        if self._ledger is None:
+            return super().streamReader(schema)
+        return LedgerStreamReader(*self._ledger, self.options)
 
     def state_at(self, lake: Lake) -> StateReader:
         """Return a reader that replays heights of a lake."""

@@ -15,15 +15,8 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 
 from causeway.core.arrow_types import align_columns
-from causeway.ledger.commits import (
-    REWRITTEN_TABLES,
-    StoredFile,
-    checkpoints_of,
-    commits_of,
-    read_checkpoint,
-    read_commit,
-    table_schema,
-)
+from causeway.ledger.commits import REWRITTEN_TABLES, StoredFile, table_schema
+from causeway.ledger.history import CommitStep, read_steps
 from causeway.ledger.store import Ledger, open_ledger
 from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, TABLE_NAMES, FormatTable, plain_schema
 from causeway.ledger.table_formats.formats import open_tables
@@ -51,16 +44,6 @@ class ExportResult:
     merged: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """A commit or, at the beginning, a checkpoint."""
-
-    number: int
-    digest: str
-    files: Sequence[StoredFile]
-    gone: Sequence[str] = ()
-
-
 def export_ledger(
     ledger: str, place: str, kind: str, progress: Callable[[int, int], None] | None = None
 ) -> ExportResult:
@@ -85,7 +68,7 @@ def export_ledger(
     stored = open_ledger(ledger)
     if stored.number < 0:
         raise InvalidInput(f"{ledger}: has no commits; must have one at least")
-    steps = _read_steps(stored)
+    steps = read_steps(stored)
     targets = open_tables(place, kind, TABLE_NAMES, create=True)
     exports = [_TableExport(stored, name, targets[name]) for name in TABLE_NAMES]
     for each in exports:
@@ -100,22 +83,6 @@ def export_ledger(
     return result
 
 
-def _read_steps(ledger: Ledger) -> list[_Step]:
-    """Return the commits of a ledger; earlier ones than its manifests are one step, a checkpoint."""
-    storage = ledger.storage
-    numbers = {*commits_of(storage).numbers()}
-    steps = []
-    if 0 not in numbers:
-        later = ((each, {*range(each + 1, ledger.number + 1)}) for each in checkpoints_of(storage).numbers())
-        base = next((each for each, needed in later if needed <= numbers), ledger.checkpoint)
-        checkpoint = read_checkpoint(storage, base)
-        steps.append(_Step(base, checkpoint.commit, checkpoint.files))
-    for number in range(steps[0].number + 1 if steps else 0, ledger.number + 1):
-        commit = read_commit(storage, number)
-        steps.append(_Step(number, commit.digest, commit.files, commit.gone))
-    return steps
-
-
 class _TableExport:
     """Export of one table: the files of the ledger as of a commit, and those in the last snapshot."""
 
@@ -126,7 +93,7 @@ class _TableExport:
         self._files: dict[str, StoredFile] = {}
         self._written: dict[str, StoredFile] = {}
 
-    def require_same_ledger(self, steps: Sequence[_Step], place: str) -> None:
+    def require_same_ledger(self, steps: Sequence[CommitStep], place: str) -> None:
         """Raise ``InvalidInput`` if the last exported commit is none of this ledger."""
         if self._last is None:
             return
@@ -137,7 +104,7 @@ class _TableExport:
         why = "is of another ledger" if number in known or number > steps[-1].number else "is no longer in the ledger"
         raise InvalidInput(f"{place}: {COMMIT} {number} {why}; export to an empty folder")
 
-    def advance(self, step: _Step, result: ExportResult) -> bool:
+    def advance(self, step: CommitStep, result: ExportResult) -> bool:
         """Write the snapshot of a commit unless it exists or its files were merged; return True if it was written."""
         before = dict(self._files)
         for path in step.gone:
@@ -164,7 +131,7 @@ class _TableExport:
         result.rows += sum(file.rows for file in files)
         return True
 
-    def _write(self, step: _Step, files: Iterable[StoredFile], replace: bool) -> None:
+    def _write(self, step: CommitStep, files: Iterable[StoredFile], replace: bool) -> None:
         schema = plain_schema(self.name)
         failed: list[Exception] = []
 
