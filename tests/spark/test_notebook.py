@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs/how-to/spark-connect.ipynb"
 
@@ -50,6 +48,9 @@ def outputs(notebook: Any) -> list[list[Any]]:
 
 @pytest.mark.slow
 def test_notebook_shows_its_outputs_in_a_session_of_somebody_else(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat  # half a second, which other runs need not wait for
+    from nbclient import NotebookClient
+
     monkeypatch.setenv("SPARK_REMOTE", server)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
