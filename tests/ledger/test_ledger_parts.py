@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from causeway.ledger import store, stored_parts
+from causeway.ledger.parts import TablePart, split_runs
 from causeway.ledger.row_order import drop_repeats, sort_rows
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import Ledger, LedgerDamaged, LedgerWriter, create_ledger, group_by_bucket
@@ -98,3 +99,20 @@ def test_missing_file_is_corruption(tmp_path: Path) -> None:
     (tmp_path / "ledger" / file.path).unlink()
     with pytest.raises(LedgerDamaged, match=f"{file.path} is missing"):
         list(bucket_parts(ledger, 1))
+
+
+def test_runs_release_the_rows_of_their_parts() -> None:
+    """A bucket of several files is read as tables, of which only messages at their ends stay in memory."""
+    rows = table(
+        (
+            {"protocol": "p", "source": "a", "lane": "1", "index": index // 2, "kind": "request", "chain": "a",
+             "event": ("sent", "received")[index % 2], "stated_by": "t"}
+            for index in range(1, 40)
+        ),
+        LEDGER_SCHEMA,
+    )  # fmt: skip
+    runs = [*split_runs(TablePart(rows.slice(first, 10)) for first in range(0, 40, 10))]
+    last = runs[-1]
+    assert last.scattered and sum(run.num_rows for run in runs) == rows.num_rows
+    assert sum(part.num_rows for part, _, _ in last.of) == last.num_rows == 6
+    assert last.read(["index"])["index"].to_pylist() == last.table["index"].to_pylist() == [5, 5, 10, 10, 15, 15]

@@ -198,7 +198,7 @@ def prepare_worker() -> None:
     """Prepare this worker for passes over columns."""
     pa.set_cpu_count(1)
     jit_code.use_cached_code()
-    retain_freed_memory()
+    retain_freed_memory(arrow=False)  # results of runs would fragment it
     freeze_modules()
 
 

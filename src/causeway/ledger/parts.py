@@ -166,15 +166,22 @@ def split_runs(parts: Iterable[BucketPart]) -> Iterator[MessageRun]:
         tail = count if following is None else max(count - _reach(part, table, count - 1), head)
         for begin, end in ((0, head), (tail, count)):
             if begin < end:
-                # Copy them to release the columns of the whole part.
-                ends.append(table.slice(begin, end - begin).take(pa.array(np.arange(end - begin))))
-                of.append((part, begin, end - begin))
+                # Copy them to release the rows of the whole part.
+                ends.append(_copy(table, begin, end))
+                if isinstance(part, TablePart):
+                    of.append((TablePart(_copy(part.table, begin, end)), 0, end - begin))
+                else:
+                    of.append((part, begin, end - begin))
         last = _key(part, table, count - 1) if following is not None else None
         if head < tail:
             yield MessageRun(table.slice(head, tail - head), ((part, head, tail - head),))
         part = following
     if ends:
         yield MessageRun(pa.concat_tables(ends), tuple(of), scattered=True)
+
+
+def _copy(table: pa.Table, begin: int, end: int) -> pa.Table:
+    return table.take(pa.array(np.arange(begin, end)))
 
 
 def _key(part: BucketPart, table: pa.Table, row: int) -> PartKey:
