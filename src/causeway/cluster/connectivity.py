@@ -91,7 +91,7 @@ def require_shared(session: SparkSession, storage: Storage, what: str) -> None:
     """
     if is_one_process(session):
         return
-    token = f"shared-{uuid.uuid4().hex}"
+    token = f"causeway-shared-{uuid.uuid4().hex}"
     storage.create(token, b"")
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

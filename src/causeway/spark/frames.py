@@ -30,6 +30,7 @@ from causeway.ledger.ingest.ingest import mapping_digest
 from causeway.ledger.ingest.mapping import MappingDocument
 from causeway.ledger.ingest.sources import PendingInput, inspect_file
 from causeway.ledger.ingest.tasks import IngestJob, SparkRunner
+from causeway.ledger.maintenance import remove_garbage
 from causeway.ledger.row_order import MAX_BUCKETS
 from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.ledger.sorted_runs import RunWriter, SpooledRun
@@ -97,6 +98,7 @@ class FrameLedger(OpenedLedger):
     def __init__(self, session: SparkSession, temporary: _TemporaryPlace) -> None:
         self._temporary: _TemporaryPlace | None = temporary
         super().__init__(temporary.storage(_LEDGER).uri, session=session)
+        remove_garbage(self.stored)  # of tasks that Spark ran twice
         self.session = session
         atexit.register(self.close)
 

@@ -68,7 +68,7 @@ def nobody(command: int) -> Sequence[psutil.Process]:
 
 def python_workers(command: int) -> Sequence[psutil.Process]:
     """Return the Python workers that a command's own Java has started."""
-    return [process for process in family(command) if "pyspark.daemon" in line_of(process)]
+    return [process for process in family(command) if "pyspark.worker" in line_of(process)]
 
 
 def executors(command: int) -> Sequence[psutil.Process]:

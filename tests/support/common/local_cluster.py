@@ -47,17 +47,20 @@ class LocalCluster:
         workers: how many worker processes.
         cores: how many tasks each runs at once.
         memory: how much memory each gives to executors. By default an executor takes 1g.
+        hosts: each worker has an address of its own, so that Spark takes it for another host, and runs speculative
+            copies of tasks there.
 
     Raises:
         InvalidInput: an argument is wrong, or the cluster does not start within a minute; the message says why.
     """
 
-    def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
+    def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g", *, hosts: bool = False) -> None:
         if workers < 1 or cores < 1:
             raise InvalidInput(f"a cluster needs at least one worker with one core, not {workers} with {cores}")
         self.workers = workers
         self.cores = cores
         self.memory = check_memory(memory)
+        self.hosts = hosts
         self.master_url = ""
         self._status_url = ""
         self._open = ExitStack()
@@ -83,7 +86,8 @@ class LocalCluster:
             for number in range(self.workers):
                 place = folder / f"worker-{number}"
                 limits = ["--cores", str(self.cores), "--memory", self.memory]
-                where = ["--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(place / "work")]
+                host = f"127.0.0.{2 + number if self.hosts else 1}"
+                where = ["--host", host, "--webui-port", "0", "--work-dir", str(place / "work")]
                 started.append(
                     self._start(
                         home,
