@@ -20,9 +20,10 @@ from causeway.cluster.session import spark_session
 from causeway.programs.user_modules import BESIDE
 from tests.recordings import Recordings
 from tests.skip_limit import SkipLimit
-from tests.tiers import current_tier
+from tests.tiers import current_tier, sized
 
-settings.register_profile("causeway", deadline=None)  # on any load of the machine
+# Without a deadline: on any load of the machine.
+settings.register_profile("causeway", deadline=None, max_examples=sized(40, 1_000))
 settings.load_profile("causeway")
 
 gc.set_threshold(50_000, 10, 10)
