@@ -17,7 +17,8 @@ import causeway.spark as cs
 from benchmarks.audit.stored import Tables
 from benchmarks.audit.workload import Workload
 from causeway.audit.engine import audit_table
-from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
+from causeway.ledger.encodings import amount_texts
+from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from tests.ledger.test_ledger_audit import CHANCE, ZONES
 from tests.support.properties.audit_ledgers import by_chance, table, zones_by_chance
 
@@ -120,6 +121,17 @@ def test_absent_columns_are_unrecorded(spark: SparkSession) -> None:
     assert found.audit.completeness["first_time"][0].as_py() == NOON.replace(tzinfo=dt.UTC)
 
 
+def test_amount_may_be_one_column(spark: SparkSession) -> None:
+    amounts = {1: "7", 2: str(2**64), 3: None, 4: str(2**255 - 1)}
+    rows = [(*ROW[:3], index, *ROW[4:], "gold", amount) for index, amount in amounts.items()]
+    texts = spark.createDataFrame(rows, f"{SMALL}, asset string, amount string")
+    with cs.store(texts) as stored:
+        found = stored.ledger.arrow().sort_by("index")
+    assert amount_texts([found[name] for name in LIMBS]).to_pylist() == [*amounts.values()]
+    decimals = texts.where("index < 4").withColumn("amount", F.col("amount").cast("decimal(38, 9)"))
+    assert cs.audit(decimals).audit.sums["sent"].to_pylist() == [str(2**64 + 7)]
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -133,6 +145,13 @@ def test_absent_columns_are_unrecorded(spark: SparkSession) -> None:
         (lambda df: df.withColumn("lane", F.lit(1)), "ledger: lane: is of type integer: must be string or varchar .*"),
         (lambda df: df.withColumn("payload_hash", F.lit(b"x")), "ledger: payload_hash: a value of 1 bytes: must be 32"),
         (lambda df: df.select("*", F.lit("x").alias("lane")), "ledger: lane: there are two columns of this name"),
+        (lambda df: df.withColumn("amount", F.lit(Decimal("1.5"))), r"ledger: amount: 1\.5: must be a whole number .*"),
+        (lambda df: df.withColumn("amount", F.lit("-1")), "ledger: amount: -1: must be a whole number from 0 to 2.*"),
+        (lambda df: df.withColumn("amount", F.lit(1.0)), "ledger: amount: is of type double: must be decimal or .*"),
+        (
+            lambda df: df.withColumns({"amount": F.lit(1), "amount_2": F.lit(0)}),
+            "ledger: amount: stands beside amount_2: one of them is allowed",
+        ),
     ],
 )
 def test_bad_column_is_one_error(spark: SparkSession, change: Any, error: str) -> None:

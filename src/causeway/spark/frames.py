@@ -8,7 +8,7 @@ import itertools
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -23,8 +23,10 @@ from causeway.cluster.progress import show_progress
 from causeway.cluster.tasks import result_of, run_pickled
 from causeway.cluster.workers import require_workers
 from causeway.core.arrow_types import fill_optional, require_columns, to_schema
+from causeway.core.text import to_one_line
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import table_schema
+from causeway.ledger.encodings import DigitsStatus, limb_columns, parse_numbers, valid_mask
 from causeway.ledger.ingest.commit import commit_files
 from causeway.ledger.ingest.ingest import mapping_digest
 from causeway.ledger.ingest.mapping import MappingDocument
@@ -32,7 +34,7 @@ from causeway.ledger.ingest.sources import PendingInput, inspect_file
 from causeway.ledger.ingest.tasks import IngestJob, SparkRunner
 from causeway.ledger.maintenance import remove_garbage
 from causeway.ledger.row_order import MAX_BUCKETS
-from causeway.ledger.schema import OBSERVED_SCHEMA, PROMISES_SCHEMA
+from causeway.ledger.schema import LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.ledger.sorted_runs import RunWriter, SpooledRun
 from causeway.ledger.store import Ledger, LedgerWriter, create_ledger
 from causeway.ledger.windows import HeightBounds, mark_restarts
@@ -118,6 +120,9 @@ class FrameLedger(OpenedLedger):
 FRAME_TABLES = ("ledger", "observed", "promises", "headers", "watermarks", "value")
 """Tables of a ledger that DataFrames may have."""
 
+AMOUNT = "amount"
+"""A column of DataFrames in place of the four words of an amount (``LIMBS``)."""
+
 _LEDGER, _RECORDS = "ledger", "records"
 
 
@@ -131,7 +136,8 @@ def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
     Args:
         ledger: The columns of ``LEDGER_SCHEMA`` by name, in any order; nullable columns may be missing. Names are
             strings, numbers any integers (or decimals without fraction), ``time`` a timestamp (UTC if it has no time
-            zone), ``payload_hash`` 32 bytes. Other columns are ignored.
+            zone), ``payload_hash`` 32 bytes. A column ``amount`` of whole numbers, or of their digits, may stand for
+            the four columns ``LIMBS``. Other columns are ignored.
         tables: As in ``LedgerTables``.
 
     Raises:
@@ -279,7 +285,8 @@ class _BucketSpooler:
         bounds = HeightBounds()
         writer = RunWriter(self.job.lake, self.job.folder, self.job.buckets, self.job.run_bytes, self.table)
         for batch in batches:
-            rows = to_schema(pa.Table.from_batches([batch]), table_schema(self.table), self.table)
+            given = _split_amounts(pa.Table.from_batches([batch]), self.table)
+            rows = to_schema(given, table_schema(self.table), self.table)
             if self.table == "ledger":
                 bounds.add(rows)
             writer.add(fill_optional(rows))
@@ -295,6 +302,8 @@ def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     from pyspark.sql import functions as F
 
     names = frame.columns
+    if AMOUNT in names and set(LIMBS) <= set(schema.names):
+        schema = _with_amount(names, schema, what)
     require_columns(names, schema, what)
     kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
     for field in schema:
@@ -308,18 +317,58 @@ def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     )
 
 
+def _with_amount(names: Sequence[str], schema: pa.Schema, what: str) -> pa.Schema:
+    """Return the schema with one column ``amount`` in place of its four words.
+
+    Raises:
+        InvalidInput: columns of words are there, too.
+    """
+    for name in LIMBS:
+        if name in names:
+            raise InvalidInput(f"{what}: {AMOUNT}: stands beside {name}: one of them is allowed")
+    return pa.schema([*(field for field in schema if field.name not in LIMBS), pa.field(AMOUNT, _AMOUNT_TYPE)])
+
+
+def _split_amounts(rows: pa.Table, what: str) -> pa.Table:
+    """Replace a column ``amount`` by its four words.
+
+    Raises:
+        InvalidInput: an amount is no whole number of 256 bits.
+    """
+    if AMOUNT not in rows.column_names:
+        return rows
+    column = rows[AMOUNT].combine_chunks()
+    if pa.types.is_decimal(column.type) and column.type.scale:
+        with contextlib.suppress(pa.ArrowInvalid):  # a fraction is refused below
+            column = column.cast(pa.decimal128(38, 0))
+    numbers = parse_numbers(column.cast(pa.string()))
+    wrong = (numbers.found != DigitsStatus.GOOD) & valid_mask(column)
+    if wrong.any():
+        text = to_one_line(str(column[int(wrong.argmax())].as_py()))
+        raise InvalidInput(f"{what}: {AMOUNT}: {text}: must be a whole number from 0 to 2**256 - 1")
+    rows = rows.drop_columns([AMOUNT])
+    for name, words in zip(LIMBS, limb_columns(numbers), strict=True):
+        rows = rows.append_column(name, words)
+    return rows
+
+
 _WHOLE = ("decimal", "byte", "short", "integer", "long")
+_TEXT = ("string", "varchar", "char")
+_AMOUNT_TYPE = pa.decimal256(76, 0)
+"""Marks the column ``amount``: whole numbers, or their digits."""
 
 
 def _allowed_types(kind: pa.DataType) -> tuple[str, ...]:
     """Return the Spark types allowed for a column."""
+    if kind == _AMOUNT_TYPE:
+        return *_WHOLE, *_TEXT
     if pa.types.is_integer(kind):
         return _WHOLE
     if pa.types.is_timestamp(kind):
         return "timestamp", "timestamp_ntz"
     if pa.types.is_list(kind):
         return ("array",)
-    return ("binary",) if pa.types.is_fixed_size_binary(kind) else ("string", "varchar", "char")
+    return ("binary",) if pa.types.is_fixed_size_binary(kind) else _TEXT
 
 
 def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str) -> pa.Table:
