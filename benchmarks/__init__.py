@@ -1,7 +1,7 @@
 """What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs; whole
 cycles; messages between domains; the whole command on recorded traffic; small ticks in a row; certified slices over
 HTTP; a server under hostile clients; egress queues with their roots; gossip of egress queues; thousands of nodes; the
-audit of a ledger."""
+audit of a ledger; clusters of several workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchmarks.audit.bench import bench_audit
     from benchmarks.audit.nomad import bench_nomad
+    from benchmarks.cluster import bench_cluster
     from benchmarks.cycles.bench import bench_cycles
     from benchmarks.domains.bench import bench_domains
     from benchmarks.egress import bench_egress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bench_audit": "benchmarks.audit.bench",
+    "bench_cluster": "benchmarks.cluster",
     "bench_cycles": "benchmarks.cycles.bench",
     "bench_domains": "benchmarks.domains.bench",
     "bench_egress": "benchmarks.egress",
@@ -46,6 +48,7 @@ _HOMES = {
 
 __all__ = [
     "bench_audit",
+    "bench_cluster",
     "bench_cycles",
     "bench_domains",
     "bench_egress",

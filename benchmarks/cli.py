@@ -396,12 +396,13 @@ def audit(
     lanes: Annotated[int, typer.Option(min=4, help="Lanes that they are in.")] = 5_000,
     repeats: Repeats = 3,
     against: Annotated[
-        str, typer.Option(metavar="NAME,NAME", help="Other tools: duckdb, polars; empty for none.")
+        str, typer.Option(metavar="NAME,NAME", help="Other tools: duckdb, polars, spark-sql; empty for none.")
     ] = "duckdb,polars",
     layouts: Annotated[
         str, typer.Option(metavar="NAME,NAME", help="What they read: bucketed, arrived.")
     ] = "bucketed,arrived",
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Audit on Spark, too.")] = True,
+    frames: Annotated[bool, typer.Option("--frames", help="Audit the rows as they arrived as a DataFrame.")] = False,
     ingest: Annotated[bool, typer.Option("--ingest/--no-ingest", help="Take the rows as they arrived, too.")] = True,
     cores: Annotated[int | None, typer.Option(min=1, help="Threads, and Spark tasks at once.")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="How long each of the others may take.")] = 1_800,
@@ -429,9 +430,52 @@ def audit(
             against=_names(against),
             layouts=_names(layouts),
             spark=spark,
+            frames=frames,
             ingest=ingest,
             cores=cores,
             seconds=seconds,
+            folder=lake,
+            keep=keep,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+@app.command("cluster", epilog=shell.EPILOG)
+def cluster(
+    workers: Annotated[str, typer.Option(metavar="N,N", help="Workers of one core; several clusters.")] = "1,2,4",
+    messages: Annotated[str, typer.Option(metavar="N", help="Messages of a round; 0: no rounds.")] = "1e6",
+    rows: Annotated[str, typer.Option(metavar="N", help="Rows of the ledger, about; 0: no ledger.")] = "1e7",
+    rounds: Annotated[int, typer.Option(min=1, help="How often a round is measured.")] = 3,
+    memory: Annotated[str, typer.Option(help="Memory of a worker.")] = "3g",
+    store: Annotated[
+        str | None, typer.Option(metavar="URI", help="Object store of lakes and ledgers.", show_default=False)
+    ] = None,
+    lake: Folder = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep the rows here, and use those that are there.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure a round, an ingest and an audit on standalone clusters of this machine, beside one process.
+
+    All must have the same roots, and find what was planted.
+
+    [bold]Example[/bold]: python -m benchmarks cluster --workers 1,2,4 --rows 3e8 --messages 1e7
+    """
+    from benchmarks import bench_cluster, render
+
+    result = _watched(
+        "Measuring clusters",
+        lambda tell: bench_cluster(
+            [_number(text, "workers") for text in _names(workers)],
+            messages=_number(messages, "messages", 0),
+            rows=_number(rows, "rows", 0),
+            rounds=rounds,
+            memory=memory,
+            store=store,
             folder=lake,
             keep=keep,
             progress=tell,
@@ -635,11 +679,11 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _number(text: str, option: str) -> int:
+def _number(text: str, option: str, least: int = 1) -> int:
     try:
         number = float(text)
-        if number >= 1 and number == int(number):
+        if number >= least and number == int(number):
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise InvalidInput(f"{option}: {text} is not a whole number above 0; write for example 10000 or 1e6")
+    raise InvalidInput(f"{option}: {text} is not a whole number from {least} on; write for example 10000 or 1e6")

@@ -23,7 +23,7 @@ from benchmarks.session import open_bench_session
 from benchmarks.workload import CERTIFICATIONS, Workload, description
 from causeway.storage.lake import Lake, Manifest
 from causeway.tick.deployment import Deployment, TickGroup, next_height_tick
-from causeway.tick.executors import Executor, SparkExecutor
+from causeway.tick.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.tick.run import commit_genesis, run_group
 
 Progress = Callable[[str], None]
@@ -100,14 +100,16 @@ def bench_rounds(
     }
 
 
-class _Steady:
-    """A network in its steady state, in a lake of its own."""
+class SteadyNetwork:
+    """A network in its steady state, in a lake of its own; without a session it runs in this process."""
 
     def __init__(self, workload: Workload, lake: Lake, session: Any, partitions: int) -> None:
         self.name = OURS if workload.certification == OFF else f"{OURS}, {workload.certification}"
         self.deployment, self.lake = workload.deployment(partitions), lake
         lake.create(description(self.deployment))
-        self._executor = SparkExecutor(session, self.deployment, lake)
+        self._executor: Executor = InProcessExecutor(self.deployment, lake)
+        if session is not None:
+            self._executor = SparkExecutor(session, self.deployment, lake)
         self.head = commit_genesis(self._executor, lake)
         for _ in range(WARM_UP):
             self.round()
@@ -131,7 +133,7 @@ def _one_size(
     partitions = max(cores, -(-workload.messages // BUCKET_MESSAGES))
     tell("warming up")
     networks = [
-        _Steady(kind, Lake.at(os.path.join(folder, f"lake-{kind.certification}")), session, partitions)
+        SteadyNetwork(kind, Lake.at(os.path.join(folder, f"lake-{kind.certification}")), session, partitions)
         for kind in kinds
     ]
     start, lake = networks[0].head, networks[0].lake

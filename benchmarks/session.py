@@ -6,7 +6,9 @@ import atexit
 import functools
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
@@ -16,13 +18,17 @@ from causeway.programs.user_modules import archive_modules
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def open_bench_session(master: str) -> SparkSession:
+def open_bench_session(master: str, extra: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     """Open the Spark session of this process and give the package ``benchmarks`` to its workers.
+
+    Args:
+        master: as of ``open_session``.
+        extra: as of ``open_session``.
 
     Raises:
         InvalidInput: as ``causeway.cluster.session.open_session``.
     """
-    session = open_session(master)
+    session = open_session(master, extra=extra)
     session.sparkContext.addPyFile(str(_archive()))
     return session
 

@@ -23,6 +23,7 @@ def render(result: dict[str, Any]) -> RenderableType:
     """Return what one of the ``bench_`` functions gave as what rich prints."""
     shows = {
         "audit": audit,
+        "cluster": _cluster,
         "nomad": nomad,
         "rounds": _rounds,
         "floor": _floor,
@@ -40,6 +41,33 @@ def render(result: dict[str, Any]) -> RenderableType:
     }
     shown = shows[result["benchmark"]](result)
     return Group(shown, Text(_machine(result), style="dim"))
+
+
+def _cluster(result: dict[str, Any]) -> RenderableType:
+    title = f"Clusters of this machine: {result['messages']:,} messages a round, {result['rows']:,} rows"
+    table = Table(title=title, title_justify="left")
+    columns = ("", "workers", "s", "driver s", "workers s", "us each", "read MiB", "written", "shuffled")
+    for name in (*columns, "driver Python", "driver Java", "worker MiB"):
+        table.add_column(name, justify="right" if name else "left")
+    works = dict.fromkeys(work for run in result["runs"].values() for work in run)
+    for work in works:
+        for workers, run in result["runs"].items():
+            if work not in run:
+                continue
+            own = run[work]
+            sizes = ("read_bytes", "written_bytes", "shuffled_bytes")
+            peaks = ("driver_python_bytes", "driver_java_bytes", "worker_python_bytes")
+            table.add_row(
+                work,
+                workers,
+                f"{own['seconds']:,.1f}",
+                f"{own['driver_seconds']:,.2f}",
+                f"{own['worker_seconds']:,.1f}",
+                f"{own['microseconds_each']:,.2f}",
+                *(f"{own[name] / MIB:,.0f}" for name in (*sizes, *peaks)),
+            )
+    note = "s of driver and workers: processor time; each: a message, row or task; peaks are of the process so far"
+    return Group(table, Text(note, style="dim"))
 
 
 def _egress(result: dict[str, Any]) -> RenderableType:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from causeway_proofs.errors import InvalidInput
 
@@ -18,10 +20,14 @@ from benchmarks.process import BenchmarkFailed, NotDone, call, call_within
 from benchmarks.rounds import work_folder
 from causeway.cluster.masters import available_cores
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 Progress = Callable[[str], None]
 
-IN_PROCESS, SPARK, DUCKDB, POLARS = "in process", "spark", "duckdb", "polars"
-OTHERS = (DUCKDB, POLARS)
+IN_PROCESS, SPARK, DATAFRAME, DUCKDB, POLARS = "in process", "spark", "spark, DataFrame", "duckdb", "polars"
+SPARK_SQL = "spark-sql"
+OTHERS = (DUCKDB, POLARS, SPARK_SQL)
 LAYOUTS = ("bucketed", "arrived")
 LEDGER, ARRIVED = "ledger", "arrived.parquet"
 BUCKET_ROWS, MOST_BUCKETS = 400_000, 64
@@ -35,9 +41,10 @@ def bench_audit(
     *,
     lanes: int = 5_000,
     repeats: int = 3,
-    against: Sequence[str] = OTHERS,
+    against: Sequence[str] = (DUCKDB, POLARS),
     layouts: Sequence[str] = LAYOUTS,
     spark: bool = True,
+    frames: bool = False,
     ingest: bool = True,
     cores: int | None = None,
     seconds: float = 1_800,
@@ -54,6 +61,7 @@ def bench_audit(
         against: some of ``OTHERS``.
         layouts: what the others read: the files of the ledger, or one file of rows as they arrived.
         spark: whether the audit is measured on Spark, too.
+        frames: whether rows as they arrived are audited as a DataFrame, too: stored, then audited.
         ingest: whether the rows as they arrived are taken into a ledger by ``causeway ingest``, too.
         cores: threads and Spark tasks at once; by default all cores.
         seconds: how long each of the others may take; what takes longer, or more than three quarters of the memory, is
@@ -78,9 +86,9 @@ def bench_audit(
     with work_folder(folder) as made:
         place = made if keep is None else str(Path(keep).resolve() / f"{rows}-{lanes}")
         os.makedirs(place, exist_ok=True)
-        arrives = ingest or (bool(against) and "arrived" in layouts)
+        arrives = ingest or frames or (bool(against) and "arrived" in layouts)
         written = _written(workload, place, count, arrives, ingest, tell)
-        contestants = _contestants(place, count, against, layouts, spark, seconds)
+        contestants = _contestants(workload, place, count, against, layouts, spark, frames, seconds)
         runs: dict[str, list[Run]] = {name: [] for name in contestants}
         not_done: dict[str, str] = {}
         for number in range(repeats):
@@ -181,7 +189,8 @@ def _written(
     return found
 
 
-def _buckets(workload: Workload) -> int:
+def buckets_of(workload: Workload) -> int:
+    """Return how many buckets the ledger of a workload has."""
     return int(min(1 << (workload.rows // BUCKET_ROWS).bit_length(), MOST_BUCKETS))
 
 
@@ -196,7 +205,7 @@ def _measured(work: Callable[[], Any]) -> tuple[Any, Run]:
 def _write_ledger(workload: Workload, place: str, threads: int) -> Run:
     from benchmarks.audit.stored import write_ledger
 
-    rows, took = _measured(lambda: write_ledger(workload, place, _buckets(workload), threads))
+    rows, took = _measured(lambda: write_ledger(workload, place, buckets_of(workload), threads))
     return {"rows": rows, "bytes": _size(place), **took}
 
 
@@ -219,10 +228,10 @@ def _take(workload: Workload, arrived: str, place: str) -> Run:
     from causeway.ledger.ingest.ingest import ingest_files
     from causeway.ledger.store import open_ledger
 
-    done, took = _measured(lambda: ingest_files(arrived, place, mapping(), buckets=_buckets(workload)))
+    done, took = _measured(lambda: ingest_files(arrived, place, mapping(), buckets=buckets_of(workload)))
     ledger = open_ledger(place)
     files = len(ledger.files("ledger"))
-    return {"rows": done.rows, "files": files, **took, "counts": _counts(audit_ledger(ledger, executor="in_process"))}
+    return {"rows": done.rows, "files": files, **took, "counts": counts_of(audit_ledger(ledger, executor="in_process"))}
 
 
 def _size(place: str) -> int:
@@ -233,13 +242,22 @@ def _size(place: str) -> int:
 
 
 def _contestants(
-    place: str, cores: int, against: Sequence[str], layouts: Sequence[str], spark: bool, seconds: float
+    workload: Workload,
+    place: str,
+    cores: int,
+    against: Sequence[str],
+    layouts: Sequence[str],
+    spark: bool,
+    frames: bool,
+    seconds: float,
 ) -> dict[str, Callable[[str], Run]]:
     """Return what runs each contestant once, in a process of its own; it is given a folder for what it writes."""
     ledger = os.path.join(place, LEDGER)
     found: dict[str, Callable[[str], Run]] = {IN_PROCESS: lambda _: call(_in_process, ledger)}
     if spark:
         found[SPARK] = lambda _: call(_on_spark, ledger, cores)
+    if frames:
+        found[DATAFRAME] = lambda folder: call(_of_frame, workload, os.path.join(place, ARRIVED), cores, folder)
     patterns = {"bucketed": os.path.join(ledger, "ledger", "*", "*.parquet"), "arrived": os.path.join(place, ARRIVED)}
     for layout in layouts:
         for name in against:
@@ -263,10 +281,14 @@ class _Other:
 
 
 def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:
-    from benchmarks.audit import duckdb_sql, polars_frames
+    from benchmarks.audit import duckdb_sql, polars_frames, spark_sql
 
-    check = duckdb_sql.check if name == DUCKDB else polars_frames.check
-    found, took = _measured(lambda: check(files, layout, cores, folder))
+    if name == SPARK_SQL:
+        with _plain_session(cores, folder) as session:
+            found, took = _measured(lambda: spark_sql.check(session, files, layout))
+    else:
+        check = duckdb_sql.check if name == DUCKDB else polars_frames.check
+        found, took = _measured(lambda: check(files, layout, cores, folder))
     return {**took, "counts": found["counts"], "sent": found["sent"], "received": found["received"]}
 
 
@@ -294,14 +316,58 @@ def _on_spark(place: str, cores: int) -> Run:
         }
 
 
+def _of_frame(workload: Workload, arrived: str, cores: int, folder: str) -> Run:
+    from pyspark.sql import functions as F
+
+    from benchmarks.audit.stored import Tables
+    from causeway import spark as cs
+
+    with _plain_session(cores, folder) as session:
+        tables = Tables(workload)
+        events = session.read.parquet(arrived).withColumn("kind", F.lit("request"))
+        given = {"observed": tables.observed(), "promises": tables.promises()}
+        found, took = _measured(lambda: cs.audit(events, **given, folder=folder))
+        return {**took, **_sums(found.audit), "counts": counts_of(found.audit)}
+
+
+@contextlib.contextmanager
+def _plain_session(cores: int, folder: str) -> Iterator[SparkSession]:
+    """Yield a session as anybody starts it; it spills to a folder. Half the memory is for its heap."""
+    from pyspark.sql import SparkSession
+
+    from causeway.cluster.java import find_java, java_home
+
+    os.environ["JAVA_HOME"] = str(java_home(find_java()))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    heap = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 31
+    session = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.driver.memory", f"{heap}g")
+        .config("spark.local.dir", folder)
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    try:
+        session.range(1).count()
+        yield session
+    finally:
+        session.stop()
+
+
 def _audited(audit: Callable[[], Any]) -> Run:
     """Return what the second of two audits took: the first one loads what is compiled."""
     _, cold = _measured(audit)
     found, took = _measured(audit)
-    sums = {name: str(sum(map(int, found.sums[name].to_pylist()))) for name in ("sent", "received")}
-    return {"cold_seconds": round(cold["seconds"], 3), **took, **sums, "counts": _counts(found)}
+    return {"cold_seconds": round(cold["seconds"], 3), **took, **_sums(found), "counts": counts_of(found)}
 
 
-def _counts(found: Any) -> dict[str, int]:
+def _sums(found: Any) -> dict[str, str]:
+    return {name: str(sum(map(int, found.sums[name].to_pylist()))) for name in ("sent", "received")}
+
+
+def counts_of(found: Any) -> dict[str, int]:
+    """Return how many findings an audit has by check: violated, and by ``..._unknown`` unknown."""
     counts = {name: check.violated for name, check in found.checks.items()}
     return counts | {f"{name}_unknown": check.unknown for name, check in found.checks.items()}
