@@ -18,7 +18,7 @@ from tests.support.properties.audit_values import valued_by_chance
 from tests.tiers import sized
 
 
-@settings(max_examples=sized(14, 150))
+@settings(max_examples=sized(10, 150))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 2, 5)))
 def test_audit_matches_the_oracle(seed: int, buckets: int, cut: int) -> None:
     case = by_chance(Random(seed))
@@ -34,7 +34,7 @@ def test_audit_of_duplicates_and_reverted_events_matches_the_oracle(seed: int, b
         compare(case, case.audit(buckets))
 
 
-@settings(max_examples=sized(20, 200))
+@settings(max_examples=sized(10, 200))
 @given(seed=st.integers(0, 2**32), buckets=st.sampled_from((1, 3)), cut=st.sampled_from((100_000, 1, 5)))
 def test_causal_order_among_three_zones_matches_the_oracle(seed: int, buckets: int, cut: int) -> None:
     case = zones_by_chance(Random(seed))
@@ -56,7 +56,7 @@ def test_value_checks_match_the_oracle(seed: int, buckets: int, cut: int) -> Non
             assert row["height"] == named["height"] and row["transaction"] is None
 
 
-@settings(max_examples=sized(7, 75))
+@settings(max_examples=sized(4, 75))
 @given(seed=st.integers(0, 2**32), raising=st.integers(1, 3), cut=st.integers(1, 7))
 def test_deferred_and_second_pass_findings_are_identical(seed: int, raising: int, cut: int) -> None:
     case = by_chance(Random(seed))

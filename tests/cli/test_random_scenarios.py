@@ -13,7 +13,7 @@ from tests.support.properties.examined_scenarios import examine, examples
 from tests.support.properties.random_scenarios import scenarios
 from tests.tiers import sized
 
-FEW = 8
+FEW = 5
 """Scenarios of the usual tests."""
 
 

@@ -133,7 +133,7 @@ def test_kernel_agrees_where_programs_accept_before_answering(scenario: Scenario
     compare(with_accepting_actors(scenario))
 
 
-@quick(sized(15, 75))
+@quick(sized(8, 75))
 @given(scenarios(order="ordered", faulty=True, forks=True, strangers=True))
 def test_kernel_agrees_under_faults(scenario: Scenario) -> None:
     compare(scenario, cuts=4)
@@ -145,19 +145,19 @@ def test_kernel_agrees_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(sized(13, 65))
+@quick(sized(8, 65))
 @given(scenarios(order="unordered", faulty=True, forks=True, strangers=True))
 def test_kernel_agrees_on_unordered_queues_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(13, 65))
+@quick(sized(8, 65))
 @given(scenarios(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True, strangers=True))
 def test_kernel_agrees_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(sized(11, 65))
+@quick(sized(6, 65))
 @given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, cleanup="on", faulty=True, strangers=True))
 def test_kernel_agrees_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
@@ -166,7 +166,7 @@ def test_kernel_agrees_when_packets_of_unordered_queues_expire(scenario: Scenari
 LATE = [1.0, 2.0, 2.5, 4.0]
 
 
-@quick(sized(4, 40))
+@quick(sized(3, 40))
 @given(
     scenarios(order="ordered", connections=None, cleanup="on", faulty=True, strangers=True, max_blocks=20, delays=LATE)
 )
