@@ -25,7 +25,7 @@ def test_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None
 
 
 @pytest.mark.slow
-@examples(sized(25, 2_500))
+@examples(sized(10, 2_500))
 @given(scenarios(("ic", "ibc")))
 def test_many_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
     examine(text, capsys)

@@ -12,7 +12,7 @@ from tests.tiers import sized
 pytestmark = pytest.mark.slow
 
 
-@examples(sized(25, 2_500))
+@examples(sized(10, 2_500))
 @given(scenarios(("xdm", "icmp")))
 def test_many_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
     examine(text, capsys)
