@@ -686,4 +686,5 @@ def _number(text: str, option: str, least: int = 1) -> int:
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise InvalidInput(f"{option}: {text} is not a whole number from {least} on; write for example 10000 or 1e6")
+    allowed = "above 0" if least else "from 0 on"
+    raise InvalidInput(f"{option}: {text} is not a whole number {allowed}; write for example 10000 or 1e6")

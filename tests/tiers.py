@@ -11,7 +11,7 @@ import os
 VARIABLE = "CAUSEWAY_TIER"
 """Environment variable that names the tier."""
 
-LAKES = {"quick": 10, "test": 40, "ci": 200, "soak": 5_000}
+LAKES = {"quick": 10, "test": 40, "ci": 80, "soak": 5_000}
 """Number of generated lakes that a property of lakes runs on, by tier."""
 
 
@@ -51,7 +51,7 @@ def generated_lakes() -> int:
     A test of which one lake takes long may run on a fixed fraction of the number, but never on less than one lake.
 
     Returns:
-        10 in the tier quick, 40 in test, 200 in ci, 5,000 in soak.
+        10 in the tier quick, 40 in test, 80 in ci, 5,000 in soak.
 
     Raises:
         ValueError: ``CAUSEWAY_TIER`` names no tier.

@@ -79,7 +79,7 @@ def replace_value(content: dict[str, Any], place: tuple[Any, ...], other: Any) -
         node[place[-1]] = other
 
 
-@settings(max_examples=sized(25, 2_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=sized(10, 2_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=strategies.data())
 def test_lake_file_of_another_shape_is_corrupted(
     lake: Path, capsys: pytest.CaptureFixture[str], data: strategies.DataObject

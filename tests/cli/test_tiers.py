@@ -12,7 +12,7 @@ from tests import tiers
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("tier", "lakes"), [("quick", 10), ("test", 40), ("ci", 200), ("soak", 5_000)])
+@pytest.mark.parametrize(("tier", "lakes"), [("quick", 10), ("test", 40), ("ci", 80), ("soak", 5_000)])
 def test_generated_lakes_by_tier(tier: str, lakes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(tiers.VARIABLE, tier)
     assert tiers.generated_lakes() == lakes

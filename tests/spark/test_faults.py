@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import causeway.spark as cs
@@ -35,6 +36,7 @@ from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import STAGING
 from causeway.ledger.sorted_runs import RunWriter, write_bucket
 from causeway.ledger.store import LedgerWriter, create_ledger, open_ledger
+from tests.support.common import frame_faults
 from tests.support.common.frame_faults import (
     as_events,
     disturbed,
@@ -45,6 +47,9 @@ from tests.support.common.frame_faults import (
 )
 from tests.support.common.kills import HANGS, KILLS, ROOT, ended, environment, executors
 from tests.support.common.local_cluster import LocalCluster
+
+for module in (sys.modules[__name__], frame_faults):
+    cloudpickle.register_pickle_by_value(module)  # workers import no tests
 
 MESSAGES = 2_000
 VERDICT = "FAILED: 2 violations of exactly_once; 2 messages pending"
