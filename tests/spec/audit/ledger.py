@@ -339,34 +339,36 @@ class Ledger:
         """The causes for which the protocol of a lane drops messages."""
         return {row["detail"] for row in self._promises(lane, "may_drop") if row["detail"] is not None}
 
-    def carriers(self, message: Message) -> list[Message]:
-        """The messages that carry on one, those that were sent last at the end."""
-        name = message.first("sent")["message_id"] if message.has("sent") else None
+    def carriers(self, protocol: str, name: str | None) -> list[Row]:
+        """The sendings that carry on the message of a name, those that were sent last at the end.
+
+        A sending is named by itself, not by the other rows of its message.
+        """
         found = [
-            (row["time"] if row["time"] is not None else LATE, number, other)
+            (row["time"] if row["time"] is not None else LATE, number, row)
             for number, other in enumerate(self.messages)
-            if other.lane[0] == message.lane[0] and name is not None and other.message_id != name
+            if other.lane[0] == protocol and name is not None
             for row in other.all("sent")
-            if row["continues"] == name and row["kind"] != "control" and row["detail"] != "forged"
+            if row["continues"] == name != row["message_id"] and row["kind"] != "control" and row["detail"] != "forged"
         ]
-        return [other for *_, other in sorted(found, key=lambda each: each[:2])]
+        return [row for *_, row in sorted(found, key=lambda each: each[:2])]
 
     def is_carried(self, message: Message) -> bool:
         """Whether another message carries this one on under a new id, not before it and not in a circle."""
-        if not self.carriers(message):
+        first, protocol = message.first("sent"), message.lane[0]
+        name = first["message_id"] if first is not None else None
+        carriers = self.carriers(protocol, name)
+        if not carriers:
             return False
-        sent, again = (
-            max((row["time"] if row["time"] is not None else LATE for row in rows), default=LATE)
-            for rows in ([message.first("sent")], [self.carriers(message)[-1].first("sent")])
-        )
+        sent, again = (row["time"] if row["time"] is not None else LATE for row in (first, carriers[-1]))
         if sent != LATE and again + sum(self.tolerance(chain) for chain in message.lane[1:3]) < sent:
             return False
-        seen, at = [message.message_id], message
-        while self.carriers(at):
-            at = self.carriers(at)[-1]
-            if at.message_id in seen:
+        seen = [name]
+        while carriers := self.carriers(protocol, name):
+            name = carriers[-1]["message_id"]
+            if name in seen:
                 return False
-            seen.append(at.message_id)
+            seen.append(name)
         return True
 
     def shows_ends(self, lane: Lane) -> bool:
