@@ -36,7 +36,7 @@ check: $(DEVELOPER) ## style, types, and who may import whom
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/codespell *.md docs src packages benchmarks examples findings
-	@$(VENV)/bin/mypy
+	@$(VENV)/bin/mypy --num-workers 2
 	@PYTHONPATH=. $(VENV)/bin/lint-imports --no-logo --no-cache
 
 format: $(DEVELOPER) ## put style right where a tool can

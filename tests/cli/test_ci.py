@@ -23,7 +23,7 @@ test:
 	esac
 	@echo '===== 5 passed in 0.10s ====='
 
-check docs:
+demo check docs:
 	@echo 'no problem'
 """
 
@@ -64,6 +64,7 @@ def test_all_steps_run_in_the_tier_ci(run) -> None:
     code, lines = run(100)
     assert code == 0 and lines[-1] == "ci: PASSED"
     assert [line for line in lines if line.startswith("== ")][:-1] == [
+        "== demo: make demo",
         "== test: make test ARGS=-m 'slow or not slow' --durations=25",
         "== check: make check",
         "== docs: make docs",
@@ -71,15 +72,15 @@ def test_all_steps_run_in_the_tier_ci(run) -> None:
     ]
     assert lines.count("tier ci") == 2
     closing = {name: f"{name}: ===== 5 passed in 0.10s =====" for name in ("test", "verifiers")}
-    closing |= {"check": "check: no problem", "docs": "docs: no problem"}
-    assert lines[-5:-1] == [closing[name] for name in ("test", "check", "docs", "verifiers")]
+    closing |= {name: f"{name}: no problem" for name in ("demo", "check", "docs")}
+    assert lines[-6:-1] == [closing[name] for name in ("demo", "test", "check", "docs", "verifiers")]
 
 
 def test_omitted_step_fails(run) -> None:
     code, lines = run(0)
     assert code == 1
     assert "== verifiers: left out, no time remains of 0 seconds" in lines
-    assert lines[-1] == "ci: FAILED. test left out; check left out; docs left out; verifiers left out"
+    assert lines[-1] == "ci: FAILED. demo left out; test left out; check left out; docs left out; verifiers left out"
 
 
 def test_unfinished_step_fails(run) -> None:

@@ -43,7 +43,6 @@ def missing(reason: str) -> NoReturn:
     pytest.fail(reason)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that need a registry, and leave them out of a run that does not name the marker."""
     others, marked = [], []

@@ -339,7 +339,7 @@ class Ledger:
         """The causes for which the protocol of a lane drops messages."""
         return {row["detail"] for row in self._promises(lane, "may_drop") if row["detail"] is not None}
 
-    def carriers(self, protocol: str, name: str | None) -> list[Row]:
+    def carriers(self, protocol: str | None, name: str | None) -> list[Row]:
         """The sendings that carry on the message of a name, those that were sent last at the end.
 
         A sending is named by itself, not by the other rows of its message.
