@@ -7,6 +7,7 @@ compare processor time. The driver is told apart from the workers.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import time
@@ -23,7 +24,7 @@ from causeway_proofs.errors import InvalidInput
 
 from benchmarks.audit.bench import buckets_of, counts_of, require_planted
 from benchmarks.audit.workload import Workload as Recording
-from benchmarks.machine import machine, peak_bytes
+from benchmarks.machine import machine, peak_bytes, peaks, processes_below, processor_seconds
 from benchmarks.process import BenchmarkFailed, call
 from benchmarks.rounds import SteadyNetwork, work_folder
 from benchmarks.workload import Workload
@@ -211,36 +212,31 @@ class _Meter:
         }
 
     def _usage(self) -> dict[str, float]:
-        found = dict.fromkeys(("driver_seconds", "worker_seconds", "read_bytes", "written_bytes"), 0.0)
-        for process, is_worker in self._processes():
+        found = {
+            "driver_seconds": processor_seconds(self._cluster),
+            "worker_seconds": sum(processor_seconds(root=worker) for worker in self._cluster),
+            "read_bytes": 0.0,
+            "written_bytes": 0.0,
+        }
+        for process in processes_below(os.getpid()):
             with contextlib.suppress(psutil.Error):
-                times, files = process.cpu_times(), process.io_counters()
-                # Those of children that ended are in their parent's.
-                spent = times.user + times.system + times.children_user + times.children_system
-                found["worker_seconds" if is_worker else "driver_seconds"] += spent
+                files = process.io_counters()
                 found["read_bytes"] += files.read_chars
                 found["written_bytes"] += files.write_chars
         return found
 
     def _peaks(self) -> Run:
         """Return the largest resident memory so far: of the driver's processes, and of the largest worker's Python."""
-        found = {"driver_python_bytes": 0, "driver_java_bytes": 0, "worker_python_bytes": 0}
-        for process, is_worker in self._processes():
+        driver, worker = peaks(self._cluster), 0
+        for process in itertools.chain.from_iterable(map(processes_below, self._cluster)):
             with contextlib.suppress(psutil.Error):
-                java = "java" in process.name()
-                if not is_worker:
-                    found["driver_java_bytes" if java else "driver_python_bytes"] += peak_bytes(process)
-                elif not java:
-                    found["worker_python_bytes"] = max(found["worker_python_bytes"], peak_bytes(process))
-        return found
-
-    def _processes(self) -> Iterator[tuple[psutil.Process, bool]]:
-        waiting = [(psutil.Process(), False)]
-        while waiting:
-            process, is_worker = waiting.pop()
-            with contextlib.suppress(psutil.Error):
-                waiting += [(child, is_worker or child.pid in self._cluster) for child in process.children()]
-            yield process, is_worker
+                if "java" not in process.name():
+                    worker = max(worker, peak_bytes(process))
+        return {
+            "driver_python_bytes": driver["python"],
+            "driver_java_bytes": driver["java"],
+            "worker_python_bytes": worker,
+        }
 
     def _shuffled(self) -> int:
         """Return the bytes that Spark's stages have exchanged, by its monitoring interface."""

@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,31 +49,38 @@ def peak_bytes(process: psutil.Process) -> int:
     return int(process.memory_info().rss)
 
 
-def peaks(exclude: tuple[int, ...] = ()) -> dict[str, int]:
+def peaks(exclude: Collection[int] = ()) -> dict[str, int]:
     """Return the sum of the peaks of this process and those below it, Python and Java apart.
 
     The peaks need not have come at the same time, and memory that processes share is counted in each: an upper bound.
     ``exclude``: processes to leave out, with all below them.
     """
     sums = {"python": 0, "java": 0}
-    for process in _processes(exclude):
+    for process in processes_below(os.getpid(), exclude):
         with contextlib.suppress(psutil.Error):
             sums["java" if "java" in process.name() else "python"] += peak_bytes(process)
     return sums
 
 
-def processor_seconds(exclude: tuple[int, ...] = ()) -> float:
-    """Return the processor time of this process and those below it, Java too: other work does not change it much."""
+def processor_seconds(exclude: Collection[int] = (), root: int | None = None) -> float:
+    """Return the processor time of a process and those below it, Java too: other work does not change it much.
+
+    Args:
+        exclude: processes to leave out, with all below them.
+        root: the process; this one by default.
+    """
     total = 0.0
-    for process in _processes(exclude):
+    for process in processes_below(os.getpid() if root is None else root, exclude):
         with contextlib.suppress(psutil.Error):
             times = process.cpu_times()
-            total += times.user + times.system
+            # Those of children that ended, as workers of Spark do, are in their parent's.
+            total += times.user + times.system + times.children_user + times.children_system
     return total
 
 
-def _processes(exclude: tuple[int, ...]) -> Iterator[psutil.Process]:
-    waiting = [psutil.Process()]
+def processes_below(root: int, exclude: Collection[int] = ()) -> Iterator[psutil.Process]:
+    """Yield a process and those below it, but for ``exclude`` and those below them."""
+    waiting = [psutil.Process(root)]
     while waiting:
         process = waiting.pop()
         if process.pid in exclude:

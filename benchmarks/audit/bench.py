@@ -281,13 +281,13 @@ class _Other:
 
 
 def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:
-    from benchmarks.audit import duckdb_sql, polars_frames, spark_sql
+    from benchmarks.audit import polars_frames, sql
 
     if name == SPARK_SQL:
         with _plain_session(cores, folder) as session:
-            found, took = _measured(lambda: spark_sql.check(session, files, layout))
+            found, took = _measured(lambda: sql.check_in_spark(session, files, layout))
     else:
-        check = duckdb_sql.check if name == DUCKDB else polars_frames.check
+        check = sql.check_in_duckdb if name == DUCKDB else polars_frames.check
         found, took = _measured(lambda: check(files, layout, cores, folder))
     return {**took, "counts": found["counts"], "sent": found["sent"], "received": found["received"]}
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks.audit.duckdb_sql import BUCKETED
+from benchmarks.audit.sql import BUCKETED
 from benchmarks.audit.workload import ANSWERED_WITHIN, END, FINAL_AFTER, GENESIS, PROTOCOLS
 
 EVENTS = ("sent", "committed", "received", "acknowledged")
 
 
 def check(files: str, layout: str, threads: int, folder: str) -> dict[str, Any]:
-    """Check rows, as ``duckdb_sql.check``; the number of threads is set by ``POLARS_MAX_THREADS``."""
+    """Check rows, as ``sql.check_in_duckdb``; the number of threads is set by ``POLARS_MAX_THREADS``."""
     assert pl.thread_pool_size() == threads, "POLARS_MAX_THREADS was not set in time"
     rows = pl.scan_parquet(files, hive_partitioning=False)
     if layout == BUCKETED:

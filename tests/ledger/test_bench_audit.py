@@ -17,8 +17,8 @@ from benchmarks import bench_audit, render
 from benchmarks.audit import polars_frames
 from benchmarks.audit.bench import require_planted
 from benchmarks.audit.bridge import duckdb_findings, polars_findings
-from benchmarks.audit.duckdb_sql import check as duckdb_check
 from benchmarks.audit.nomad import FOUND, write_copies
+from benchmarks.audit.sql import check_in_duckdb
 from benchmarks.audit.stored import AMOUNT, Tables, decimals, write_arrived
 from benchmarks.audit.workload import FORGED, Workload
 from benchmarks.process import BenchmarkFailed, NotDone, call_within
@@ -69,12 +69,12 @@ def test_faults_are_at_the_reported_positions() -> None:
 
 def test_other_tools_find_the_planted_faults(arrived: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polars.thread_pool_size", lambda: 2)
-    found = [check(arrived, "arrived", 2, str(tmp_path)) for check in (duckdb_check, polars_frames.check)]
+    found = [check(arrived, "arrived", 2, str(tmp_path)) for check in (check_in_duckdb, polars_frames.check)]
     assert found[0] == found[1] and found[0]["lanes"] == 20
     require_planted("DuckDB", found[0]["counts"], WORKLOAD)
     rows = pq.read_table(arrived)
     pq.write_table(rows.slice(0, rows.num_rows - 1), tmp_path / "less.parquet")
-    less = duckdb_check(str(tmp_path / "less.parquet"), "arrived", 2, str(tmp_path))
+    less = check_in_duckdb(str(tmp_path / "less.parquet"), "arrived", 2, str(tmp_path))
     with pytest.raises(BenchmarkFailed, match="DuckDB: answers: found"):
         require_planted("DuckDB", less["counts"], WORKLOAD)
 

@@ -123,7 +123,7 @@ def watch_tasks(session: SparkSession, context: SparkContext | None, text: str) 
 
     Args:
         session: The session.
-        context: Its context; None through Spark Connect, whose client is told of tasks.
+        context: Its context; None through Spark Connect: its server reports tasks to the client.
         text: Description of the jobs.
     """
     display = _shown.get()

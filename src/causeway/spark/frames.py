@@ -120,9 +120,8 @@ class FrameLedger(OpenedLedger):
 FRAME_TABLES = ("ledger", "observed", "promises", "headers", "watermarks", "value")
 """Tables of a ledger that DataFrames may have."""
 
-AMOUNT = "amount"
+_AMOUNT = "amount"
 """A column of DataFrames in place of the four words of an amount (``LIMBS``)."""
-
 _LEDGER, _RECORDS = "ledger", "records"
 
 
@@ -302,7 +301,7 @@ def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     from pyspark.sql import functions as F
 
     names = frame.columns
-    if AMOUNT in names and set(LIMBS) <= set(schema.names):
+    if _AMOUNT in names and set(LIMBS) <= set(schema.names):
         schema = _with_amount(names, schema, what)
     require_columns(names, schema, what)
     kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
@@ -325,8 +324,8 @@ def _with_amount(names: Sequence[str], schema: pa.Schema, what: str) -> pa.Schem
     """
     for name in LIMBS:
         if name in names:
-            raise InvalidInput(f"{what}: {AMOUNT}: stands beside {name}: one of them is allowed")
-    return pa.schema([*(field for field in schema if field.name not in LIMBS), pa.field(AMOUNT, _AMOUNT_TYPE)])
+            raise InvalidInput(f"{what}: {_AMOUNT}: stands beside {name}: one of them is allowed")
+    return pa.schema([*(field for field in schema if field.name not in LIMBS), pa.field(_AMOUNT, pa.decimal256(76, 0))])
 
 
 def _split_amounts(rows: pa.Table, what: str) -> pa.Table:
@@ -335,9 +334,9 @@ def _split_amounts(rows: pa.Table, what: str) -> pa.Table:
     Raises:
         InvalidInput: an amount is no whole number of 256 bits.
     """
-    if AMOUNT not in rows.column_names:
+    if _AMOUNT not in rows.column_names:
         return rows
-    column = rows[AMOUNT].combine_chunks()
+    column = rows[_AMOUNT].combine_chunks()
     if pa.types.is_decimal(column.type) and column.type.scale:
         with contextlib.suppress(pa.ArrowInvalid):  # a fraction is refused below
             column = column.cast(pa.decimal128(38, 0))
@@ -345,8 +344,8 @@ def _split_amounts(rows: pa.Table, what: str) -> pa.Table:
     wrong = (numbers.found != DigitsStatus.GOOD) & valid_mask(column)
     if wrong.any():
         text = to_one_line(str(column[int(wrong.argmax())].as_py()))
-        raise InvalidInput(f"{what}: {AMOUNT}: {text}: must be a whole number from 0 to 2**256 - 1")
-    rows = rows.drop_columns([AMOUNT])
+        raise InvalidInput(f"{what}: {_AMOUNT}: {text}: must be a whole number from 0 to 2**256 - 1")
+    rows = rows.drop_columns([_AMOUNT])
     for name, words in zip(LIMBS, limb_columns(numbers), strict=True):
         rows = rows.append_column(name, words)
     return rows
@@ -354,13 +353,11 @@ def _split_amounts(rows: pa.Table, what: str) -> pa.Table:
 
 _WHOLE = ("decimal", "byte", "short", "integer", "long")
 _TEXT = ("string", "varchar", "char")
-_AMOUNT_TYPE = pa.decimal256(76, 0)
-"""Marks the column ``amount``: whole numbers, or their digits."""
 
 
 def _allowed_types(kind: pa.DataType) -> tuple[str, ...]:
     """Return the Spark types allowed for a column."""
-    if kind == _AMOUNT_TYPE:
+    if pa.types.is_decimal(kind):  # the column amount: whole numbers, or their digits
         return *_WHOLE, *_TEXT
     if pa.types.is_integer(kind):
         return _WHOLE
