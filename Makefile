@@ -6,7 +6,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 VENV := .venv
 READY := $(VENV)/.ready
 DEVELOPER := $(VENV)/.ready-developer
-SETUP := $(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt
+# Most modules of these packages are never imported: Python compiles those that are.
+SETUP := $(VENV)/bin/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 ARGS ?=
 
 # Processes that share the tests, file by file; 0: all in one. Each may have a Spark of its own: some 3.5 GB.

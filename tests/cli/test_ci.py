@@ -23,7 +23,7 @@ test:
 	esac
 	@echo '===== 5 passed in 0.10s ====='
 
-demo check docs:
+demo setup check docs:
 	@echo 'no problem'
 """
 
@@ -65,6 +65,7 @@ def test_all_steps_run_in_the_tier_ci(run) -> None:
     assert code == 0 and lines[-1] == "ci: PASSED"
     assert [line for line in lines if line.startswith("== ")][:-1] == [
         "== demo: make demo",
+        "== setup: make setup",
         "== test: make test ARGS=-m 'slow or not slow' --durations=25",
         "== check: make check",
         "== docs: make docs",
@@ -72,15 +73,16 @@ def test_all_steps_run_in_the_tier_ci(run) -> None:
     ]
     assert lines.count("tier ci") == 2
     closing = {name: f"{name}: ===== 5 passed in 0.10s =====" for name in ("test", "verifiers")}
-    closing |= {name: f"{name}: no problem" for name in ("demo", "check", "docs")}
-    assert lines[-6:-1] == [closing[name] for name in ("demo", "test", "check", "docs", "verifiers")]
+    closing |= {name: f"{name}: no problem" for name in ("demo", "setup", "check", "docs")}
+    assert lines[-7:-1] == [closing[name] for name in ("demo", "setup", "test", "check", "docs", "verifiers")]
 
 
 def test_omitted_step_fails(run) -> None:
     code, lines = run(0)
     assert code == 1
     assert "== verifiers: left out, no time remains of 0 seconds" in lines
-    assert lines[-1] == "ci: FAILED. demo left out; test left out; check left out; docs left out; verifiers left out"
+    names = ("demo", "setup", "test", "check", "docs", "verifiers")
+    assert lines[-1] == f"ci: FAILED. {'; '.join(f'{name} left out' for name in names)}"
 
 
 def test_unfinished_step_fails(run) -> None:

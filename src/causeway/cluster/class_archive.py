@@ -32,7 +32,8 @@ def archive_options(java: JavaRuntime, cores: int) -> list[str]:
     folder = cache_folder()
     if folder is None:
         return []
-    parts = [importlib.metadata.version("pyspark"), java.version, str(java.executable.resolve()), str(min(cores, 5))]
+    # Few cores have another garbage collector (``session.garbage_collection``), to which an archive is bound.
+    parts = [importlib.metadata.version("pyspark"), java.version, str(java.executable.resolve()), str(cores > 4)]
     file = folder / f"spark-classes-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}.jsa"
     with suppress(OSError):
         if file.stat().st_size:
