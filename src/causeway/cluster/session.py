@@ -329,14 +329,16 @@ def _end() -> None:
 
 def _options(master: str, cores: int, heap: str, extra: Mapping[str, str]) -> dict[str, str]:
     here = is_local(master) or is_loopback(master)
-    java = [*garbage_collection(cores), *_log_options(), "-Xlog:disable", "-Dfile.encoding=UTF-8"]
-    java += archive_options(find_java(), cores)
+    java = [*garbage_collection(cores), "-Xlog:disable", "-Dfile.encoding=UTF-8", *archive_options(find_java(), cores)]
+    # An executor on this machine may run another Java, which does not use the archive.
+    executors = {"spark.executor.defaultJavaOptions": " ".join(["-XX:+IgnoreUnrecognizedVMOptions", *java])}
     return {
         **_SETTINGS,
         **(_ON_THIS_MACHINE if here else {}),
+        **(executors if is_loopback(master) else {}),
         "spark.master": with_task_retries(master),
         "spark.driver.memory": heap,
-        "spark.driver.defaultJavaOptions": " ".join(java),
+        "spark.driver.defaultJavaOptions": " ".join([*java, *_log_options()]),
         **({"spark.sql.shuffle.partitions": str(2 * cores)} if is_local(master) else {}),
         **extra,
     }
