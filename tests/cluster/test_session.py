@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from causeway.cluster import session as session_module
 from causeway.cluster.java import SPARK_FOLDER, find_java, java_home
 from causeway.cluster.masters import default_tasks
 from causeway.cluster.session import open_session
@@ -115,6 +116,8 @@ def free_port() -> int:
         ("'local[2'", "a local one is written local, local[4] or local[*]"),
         ("'spark://nowhere'", "a standalone one is written spark://host:port"),
         ("'http://127.0.0.1:1'", "give local[*], local[N], spark://host:port, yarn or k8s://"),
+        ("'sc://localhost:15002'", "open a session through Spark Connect, and call the functions of causeway.spark"),
+        ("'yarn'", "HADOOP_CONF_DIR or YARN_CONF_DIR must name the folder of its settings"),
         ("'spark://127.0.0.1:FREE'", "no Spark master answers at spark://127.0.0.1:"),
         ("'spark://no-such-host.invalid:7077'", "no Spark master answers at spark://no-such-host.invalid:7077"),
         ("'local[1]', memory='lots'", "memory is 'lots'"),
@@ -131,6 +134,23 @@ def test_invalid_argument_is_reported_in_one_line(arguments: str, said: str) -> 
     assert said in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
+
+
+def test_commands_do_not_use_spark_connect() -> None:
+    program = (
+        "from causeway_proofs.errors import InvalidInput\n"
+        "from causeway.cluster.session import start_session\n"
+        "try: start_session('local[1]')\n"
+        "except InvalidInput as error: print(error)\n"
+    )
+    done = run_python(program, SPARK_REMOTE="sc://127.0.0.1:1")
+    assert done.stdout.startswith("SPARK_REMOTE is set, but Causeway starts Spark itself: ") and done.stderr == ""
+
+
+@pytest.mark.parametrize(("locale", "set_for_java"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", None)])
+def test_java_reads_file_names_as_utf8(monkeypatch: pytest.MonkeyPatch, locale: str, set_for_java: str | None) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    assert session_module._environment("local[1]").get("LC_ALL") == set_for_java
 
 
 SUBMITTED = """

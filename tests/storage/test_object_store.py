@@ -236,6 +236,7 @@ def test_claim_of_a_killed_run_is_taken_over_and_it_can_commit_no_more(tmp_path:
     ("uri", "text"),
     [
         ("ftp://host/lake", "ftp://host/lake is not a place that can be opened: allowed are a folder and URIs that"),
+        ("dbfs:/lake", "dbfs:/lake: a URI has two slashes before the host or folder, such as file:///folder"),
         ("memory:///x", "not a place that can be opened"),
         (
             f"s3://{BUCKET}/x?endpoint_override=y",

@@ -104,8 +104,14 @@ def check_master(master: str) -> int:
         if not any(_answers(address) for address in standalone["addresses"].split(",")):
             raise InvalidInput(f"no Spark master answers at {master}: is it running, and reachable from here?")
         return here
+    if master == "yarn" and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & set(os.environ):
+        raise InvalidInput("master is 'yarn': HADOOP_CONF_DIR or YARN_CONF_DIR must name the folder of its settings")
     if master == "yarn" or master.startswith("k8s://"):
         return here
+    if master.startswith("sc://"):
+        raise InvalidInput(
+            f"master is {master!r}: open a session through Spark Connect, and call the functions of causeway.spark"
+        )
     raise InvalidInput(f"master is {master!r}: give local[*], local[N], spark://host:port, yarn or k8s://...")
 
 

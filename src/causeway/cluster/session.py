@@ -298,6 +298,11 @@ def _start_or_reuse(master: str, memory: str | None, extra: Mapping[str, str]) -
         InvalidInput: An argument is wrong.
     """
     global _start
+    if "SPARK_REMOTE" in os.environ:
+        raise InvalidInput(
+            "SPARK_REMOTE is set, but Causeway starts Spark itself: unset it, or open a session through Spark Connect, "
+            "and call the functions of causeway.spark"
+        )
     if _start is None or _start.arguments != (master, memory, dict(extra)) or not _is_pending():
         starting = _start
         check_master(master)
@@ -354,6 +359,8 @@ def _environment(master: str) -> dict[str, str]:
     found = {"JAVA_HOME": str(java_home(find_java())), "SPARK_HOME": str(SPARK_FOLDER)}
     # Spark's launcher is a separate Java process that only prints a command line.
     found["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):
+        found["LC_ALL"] = "C.UTF-8"  # by which Java reads and writes names of files
     return {**found, **({"SPARK_LOCAL_IP": "127.0.0.1"} if here else {})}
 
 
@@ -413,8 +420,10 @@ def _log_options() -> list[str]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the message of an error without its Java stack trace."""
+    """Return the message of an error's first cause without its Java stack trace."""
     java = getattr(error, "java_exception", None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
     text = str(java.toString()) if java is not None else str(error)
     line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
     return re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ", "", line)

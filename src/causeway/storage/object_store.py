@@ -10,6 +10,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,9 @@ IO_THREADS = 8
 
 SCHEMES = ("file", "s3", "s3a", "gs", "az", "adl", "abfs", "abfss")
 """URI schemes of a lake."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""Begins a URI; one letter before the colon is a drive of Windows."""
 
 _RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
 """Retry limits of a store. The defaults are minutes, in which a command seems to hang."""
@@ -334,8 +338,10 @@ def open_place(uri: str) -> LocalPlace | ObjectPlace:
     Raises:
         InvalidInput: The URI has another scheme, or the store rejects it.
     """
-    if "://" not in uri:
+    if not _SCHEME.match(uri):
         return LocalPlace(os.path.abspath(uri))
+    if "://" not in uri:  # as Spark prints file:/folder, and names dbfs:/folder
+        raise InvalidInput(f"lake: {uri}: a URI has two slashes before the host or folder, such as file:///folder")
     parts = urlsplit(uri)
     if parts.scheme not in SCHEMES:
         raise InvalidInput(
