@@ -28,6 +28,7 @@ from benchmarks.machine import machine, peak_bytes, peaks, processes_below, proc
 from benchmarks.process import BenchmarkFailed, call
 from benchmarks.rounds import SteadyNetwork, work_folder
 from benchmarks.workload import Workload
+from causeway.cluster.workers import freeze_modules
 from causeway.storage.lake import Lake
 from causeway.storage.reorgs import network_root
 
@@ -187,6 +188,7 @@ def _measure_ledger(job: _Job, session: Any, meter: _Meter, found: Run) -> None:
 
 
 def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    freeze_modules()  # as tasks with work do: PySpark collects garbage after every task
     yield from batches
 
 
