@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -168,3 +169,53 @@ def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
         cs.audit(rows, observed=spark.createDataFrame([("a", "sent")], "chain string, events string"))
     with pytest.raises(InvalidInput, match=r"^buckets: 0: must be from 1 to 4096$"):
         cs.audit(rows, buckets=0)
+
+
+@pytest.mark.parametrize(
+    ("tables", "error"),
+    [
+        (
+            {"promise": None},
+            "promise: unknown: allowed are observed, promises, headers, .*",
+        ),
+        ({"folder": ""}, "folder: is empty: must be a folder or URI"),
+        ({"headers": "headers"}, "headers: is of type str: must be a Spark DataFrame"),
+        (
+            {"promises": pa.table({"promise": ["setled"], "stated_by": ["me"]})},
+            "promises: promise: setled: must be one of numbered, ordered_sends, .*",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "events": [["sunt"]], "how": ["declared"], "stated_by": ["me"]})},
+            "observed: events: sunt: must be one of sent, committed, .*",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "how": ["guessed"], "stated_by": ["me"]})},
+            "observed: how: guessed: must be one of declared, inferred",
+        ),
+    ],
+)
+def test_bad_argument_is_one_error(spark: SparkSession, tables: Any, error: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{error}$"):
+        cs.audit(spark.createDataFrame([ROW], SMALL), **tables)
+
+
+def test_only_batch_dataframes_with_exact_names_are_read(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([ROW], SMALL)
+    with pytest.raises(InvalidInput, match=r"^ledger: LANE: the column of this name is written lane$"):
+        cs.audit(rows.withColumnRenamed("lane", "LANE"))
+    with pytest.raises(InvalidInput, match=r"^ledger: is of type Table: must be a Spark DataFrame$"):
+        cs.audit(LEDGER_SCHEMA.empty_table())
+    with pytest.raises(InvalidInput, match=r"^records: is a stream: must be a DataFrame of spark\.read or of a table$"):
+        cs.ingest(spark.readStream.format("rate").load(), "ibc-packets")
+
+
+def test_temporary_ledger_is_independent_of_the_working_directory(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    stored = cs.store(spark.createDataFrame([ROW], SMALL), folder="own")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert cs.outcomes(stored).count() == 1
+    stored.close()
+    assert list((tmp_path / "own").iterdir()) == []

@@ -217,6 +217,13 @@ REFUND_MESSAGES, REFUNDS_RECORDED = "refund_messages", "refunds_recorded"
 RESTARTED, CLOCK_TOLERANCE = "restarted", "clock_tolerance"
 """Names of guarantees."""
 
+PROMISES = (
+    "numbered", "ordered_sends", "ordered_receives", "ordered_acknowledgements", ANSWERED_WITHIN, "final_after",
+    "capacity", "conserved", RECEIVED_WITHIN, EXPECTED_WITHIN, SETTLED, CAUSAL, MAY_DROP, REFUND_MESSAGES,
+    REFUNDS_RECORDED, RESTARTED, CLOCK_TOLERANCE,
+)  # fmt: skip
+"""All names of guarantees (``promise`` in ``PROMISES_SCHEMA``)."""
+
 REVISION_SHIFT = 38
 """Heights of several revisions of a chain are compared as ``revision << 38 | height``."""
 

@@ -37,7 +37,7 @@ from causeway.ledger.row_order import MAX_BUCKETS
 from causeway.ledger.schema import LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.ledger.sorted_runs import RunWriter, SpooledRun
 from causeway.ledger.store import Ledger, LedgerWriter, create_ledger
-from causeway.ledger.windows import HeightBounds, mark_restarts
+from causeway.ledger.windows import HeightBounds, mark_restarts, require_known_names
 from causeway.network.opened_ledger import OpenedLedger
 from causeway.storage.files import Storage
 
@@ -114,7 +114,8 @@ class FrameLedger(OpenedLedger):
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             atexit.unregister(self.close)
-            temporary.remove()
+            with contextlib.suppress(FileNotFoundError):  # another process removed it
+                temporary.remove()
 
 
 FRAME_TABLES = ("ledger", "observed", "promises", "headers", "watermarks", "value")
@@ -143,7 +144,10 @@ def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
         InvalidInput: A column is missing, or has a wrong type or value; or workers do not see the folder.
         TaskFailed: A Spark task failed.
     """
-    session = ledger.sparkSession
+    unknown = sorted(set(tables) - set(LedgerTables.__annotations__))
+    if unknown:
+        raise InvalidInput(f"{unknown[0]}: unknown: allowed are {', '.join(LedgerTables.__annotations__)}")
+    session = _require_frame(ledger, "ledger").sparkSession
     frames = {
         "ledger": ledger,
         "headers": tables.get("headers"),
@@ -155,6 +159,7 @@ def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
     }
     observed = _read_table(tables.get("observed"), OBSERVED_SCHEMA, "observed")
     promises = _read_table(tables.get("promises"), PROMISES_SCHEMA, "promises")
+    require_known_names(observed, promises)
     with _temporary_place(session, tables.get("folder")) as temporary:
         stored = _create_ledger(session, temporary, tables.get("buckets"))
         with LedgerWriter(stored) as writer:
@@ -190,7 +195,7 @@ def store_records(
         InvalidInput: The columns or records do not fit the mapping, or workers do not see the folder.
         TaskFailed: A Spark task failed.
     """
-    session = records.sparkSession
+    session = _require_frame(records, "records").sparkSession
     mapping = mapping.model_copy(update={"format": ["parquet"]})
     with _temporary_place(session, folder) as temporary:
         place = temporary.storage(_RECORDS)
@@ -238,7 +243,11 @@ class _PartitionWriter:
 def _temporary_place(session: SparkSession, folder: str | os.PathLike[str] | None) -> Iterator[_TemporaryPlace]:
     """Yield a new folder that tasks see; remove it if the body fails."""
     require_workers(session)
-    parent = Storage(os.fspath(folder) if folder is not None else tempfile.gettempdir())
+    where = tempfile.gettempdir() if folder is None else os.fspath(folder)
+    if not where:
+        raise InvalidInput("folder: is empty: must be a folder or URI")
+    # An absolute path: the ledger is read and removed in any later working directory.
+    parent = Storage(where.rstrip("/") if "://" in where else os.path.abspath(where))
     require_shared(session, parent, "folder")
     temporary = _TemporaryPlace(parent, f"causeway-{uuid.uuid4().hex}")
     try:
@@ -292,6 +301,21 @@ class _BucketSpooler:
         return writer.end(keep=False), bounds
 
 
+def _require_frame(given: DataFrame, what: str) -> DataFrame:
+    """Return a DataFrame that jobs can read; ``what`` names it in errors.
+
+    Raises:
+        InvalidInput: it is something else, or a stream.
+    """
+    from pyspark.sql import DataFrame
+
+    if not isinstance(given, DataFrame):
+        raise InvalidInput(f"{what}: is of type {type(given).__name__}: must be a Spark DataFrame")
+    if given.isStreaming:
+        raise InvalidInput(f"{what}: is a stream: must be a DataFrame of spark.read or of a table")
+    return given
+
+
 def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
     """Select the columns of a ledger table; ``what`` names the table in errors.
 
@@ -300,9 +324,14 @@ def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     """
     from pyspark.sql import functions as F
 
-    names = frame.columns
+    names = _require_frame(frame, what).columns
     if _AMOUNT in names and set(LIMBS) <= set(schema.names):
         schema = _with_amount(names, schema, what)
+    columns = {name.lower(): name for name in schema.names}
+    for name in names:
+        column = columns.get(name.lower(), name)
+        if column not in names:
+            raise InvalidInput(f"{what}: {name}: the column of this name is written {column}")
     require_columns(names, schema, what)
     kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
     for field in schema:
