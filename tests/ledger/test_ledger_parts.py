@@ -13,7 +13,7 @@ import pytest
 
 from causeway.ledger import store, stored_parts
 from causeway.ledger.parts import TablePart, split_runs
-from causeway.ledger.row_order import drop_repeats, sort_rows
+from causeway.ledger.row_order import deduplicate_statements, drop_repeats, sort_rows
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import Ledger, LedgerDamaged, LedgerWriter, create_ledger, group_by_bucket
 from causeway.ledger.stored_parts import bucket_parts, merge_sorted
@@ -116,3 +116,15 @@ def test_runs_release_the_rows_of_their_parts() -> None:
     assert last.scattered and sum(run.num_rows for run in runs) == rows.num_rows
     assert sum(part.num_rows for part, _, _ in last.of) == last.num_rows == 6
     assert last.read(["index"])["index"].to_pylist() == last.table["index"].to_pylist() == [5, 5, 10, 10, 15, 15]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_without_a_source_have_one_order(seed: int) -> None:
+    """As those of a DataFrame, which come in any order, also where only the recorded content tells them apart."""
+    random = Random(seed)
+    case = by_chance(random)
+    nowhere = dict.fromkeys(("chain", "revision", "height", "position", "source_row"))
+    rows = table([{**row, **nowhere} for row in case.rows], LEDGER_SCHEMA)
+    shuffled = rows.take(random.sample(range(rows.num_rows), rows.num_rows))
+    assert deduplicate_statements(shuffled).equals(deduplicate_statements(rows))
+    assert drop_repeats(shuffled).equals(drop_repeats(rows))

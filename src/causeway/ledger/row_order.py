@@ -186,7 +186,7 @@ def sort_rows(rows: pa.Table) -> pa.Table:
 
 
 def deduplicate_statements(rows: pa.Table) -> pa.Table:
-    """Sort rows in ledger order, ties by statement (null first), independent of input order.
+    """Sort rows in ledger order, ties by statement (null first), or by content, independent of input order.
 
     Args:
         rows: Rows of a bucket (``LEDGER_SCHEMA``).
@@ -200,14 +200,25 @@ def deduplicate_statements(rows: pa.Table) -> pa.Table:
 
 
 def _by_statement(rows: pa.Table, keys: Sequence[npt.NDArray[np.unsignedinteger]], order: Rows) -> tuple[Rows, Rows]:
-    """Sort ties of ``keys`` by their statements; return the order and the positions of ties."""
+    """Sort ties of ``keys`` by their statements, and those without a ``source_row`` by their other columns.
+
+    Rows of a DataFrame come in any order. Rows of a file stay in its order.
+
+    Returns:
+        The order, and the positions of ties.
+    """
     groups = group_rows(*[key[order] for key in keys])
     if len(groups) == rows.num_rows:
         return order, order[:0]
     alike = np.flatnonzero(groups.spread(groups.counts) > 1)
     numbers = groups.spread(np.arange(len(groups), dtype=np.uint64))[alike]
-    own = rows.select([name for name in STATEMENT if name in rows.schema.names]).take(pa.array(order[alike]))
-    order[alike] = order[alike][stable_order(numbers, *_statement_keys(own))]
+    tied = rows.take(pa.array(order[alike]))
+    own = [name for name in STATEMENT if name in rows.schema.names]
+    ties = [numbers, *_statement_keys(tied.select(own))]
+    unnumbered = ~valid_mask(_whole(tied["source_row"])) if "source_row" in own else np.ones(len(alike), dtype=bool)
+    if unnumbered.any():
+        ties += [np.where(unnumbered, key, key.dtype.type(0)) for key in _content_keys(tied.drop_columns(own))]
+    order[alike] = order[alike][stable_order(*ties)]
     return order, alike
 
 
@@ -322,6 +333,16 @@ def _statement_keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
     for name in rows.schema.names:
         found += _null_first_keys(rows[name]) if name == "source_row" else [rank_names(rows[name])]
     return [np.ascontiguousarray(key) for key in found]
+
+
+def _content_keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
+    """Return the sort keys of all columns; signed numbers sort by their bits."""
+    found: list[npt.NDArray[np.generic]] = []
+    for column in rows.columns:
+        if pa.types.is_fixed_size_binary(column.type):
+            column = column.cast(pa.binary())
+        found += _numbers(column)
+    return [np.ascontiguousarray(key).view(f"u{key.dtype.itemsize}") for key in found]
 
 
 def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
