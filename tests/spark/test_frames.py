@@ -19,6 +19,7 @@ from benchmarks.audit.stored import Tables
 from benchmarks.audit.workload import Workload
 from causeway.audit.engine import audit_table
 from causeway.ledger.encodings import amount_texts
+from causeway.ledger.ingest.mapping import MappingDocument
 from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from tests.ledger.test_ledger_audit import CHANCE, ZONES
 from tests.support.properties.audit_ledgers import by_chance, table, zones_by_chance
@@ -207,6 +208,34 @@ def test_only_batch_dataframes_with_exact_names_are_read(spark: SparkSession) ->
         cs.audit(LEDGER_SCHEMA.empty_table())
     with pytest.raises(InvalidInput, match=r"^records: is a stream: must be a DataFrame of spark\.read or of a table$"):
         cs.ingest(spark.readStream.format("rate").load(), "ibc-packets")
+
+
+def test_records_without_the_columns_of_a_mapping_are_refused_before_a_job(spark: SparkSession) -> None:
+    records = spark.createDataFrame([("x",)], "direction string")
+    before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+    with pytest.raises(InvalidInput, match=r"^records: column for source: "):
+        cs.ingest(records.withColumnRenamed("direction", "other"), "bridge-events")
+    with pytest.raises(InvalidInput, match=r"^records: the mapping has no event for a file of this name; it has for: "):
+        cs.ingest(records, "two-tables")
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == before
+
+
+def test_equal_movements_of_value_count_for_any_partitions(spark: SparkSession) -> None:
+    """As those of one file."""
+    mapping = MappingDocument.model_validate(
+        {
+            "format": "parquet",
+            "stated_by": "me",
+            "value": [
+                {name: {"text": name} for name in ("protocol", "why", "chain", "asset")}
+                | {name: {"column": name} for name in ("height", "amount")}
+            ],
+        }
+    )
+    for partitions in (1, 2):
+        records = spark.range(0, 2, 1, partitions).select(F.lit(7).alias("height"), F.lit(5).alias("amount"))
+        with cs.ingest(records, mapping) as ledger:
+            assert ledger.value.arrow().num_rows == 2
 
 
 def test_temporary_ledger_is_independent_of_the_working_directory(

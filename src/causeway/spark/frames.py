@@ -27,9 +27,12 @@ from causeway.core.text import to_one_line
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import table_schema
 from causeway.ledger.encodings import DigitsStatus, limb_columns, parse_numbers, valid_mask
+from causeway.ledger.ingest.columns import match_names
 from causeway.ledger.ingest.commit import commit_files
 from causeway.ledger.ingest.ingest import mapping_digest
 from causeway.ledger.ingest.mapping import MappingDocument
+from causeway.ledger.ingest.records import plan_reading
+from causeway.ledger.ingest.row_sections import FILE, iterate_fields
 from causeway.ledger.ingest.sources import PendingInput, inspect_file
 from causeway.ledger.ingest.tasks import IngestJob, SparkRunner
 from causeway.ledger.maintenance import remove_garbage
@@ -197,6 +200,9 @@ def store_records(
     """
     session = _require_frame(records, "records").sparkSession
     mapping = mapping.model_copy(update={"format": ["parquet"]})
+    _require_records(records.columns, mapping)
+    if mapping.value:  # equal movements of one file are several, those of several files are one
+        records = records.coalesce(1)
     with _temporary_place(session, folder) as temporary:
         place = temporary.storage(_RECORDS)
         place.make_folder("")
@@ -215,6 +221,25 @@ def store_records(
         commit_files(stored, takes, mapping, mapping_digest(mapping), SparkRunner(session), strict=True)
         temporary.remove(_RECORDS)
         return FrameLedger(session, temporary)
+
+
+def _require_records(names: Sequence[str], mapping: MappingDocument) -> None:
+    """Refuse records without the columns of a mapping, or a mapping that needs names of files.
+
+    Raises:
+        InvalidInput: a column is missing.
+    """
+    plan = plan_reading(mapping, _RECORDS, match_names(names, mapping, _RECORDS))
+    by_file = {
+        field for event in mapping.rows for field, part in iterate_fields(mapping.of(event)) if part.otherwise == FILE
+    }
+    for event in plan.events:
+        for field, part in iterate_fields(event):
+            if field in by_file and part.otherwise == _RECORDS:
+                raise InvalidInput(
+                    f"{_RECORDS}: there is no column {part.column[0]} for {field}: the mapping takes the name of the "
+                    "file in its place, and a DataFrame has none"
+                )
 
 
 @dataclass(frozen=True)
