@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +15,9 @@ from pyspark.sql import SparkSession
 import causeway.spark as cs
 from causeway.audit.stored import audit_ledger
 from causeway.dataframes.lake_tables import LakeTables, lake_ledger_dataframe, lake_value_dataframe
-from causeway.dataframes.ledger_tables import ledger_dataframe, table_to_dataframe
+from causeway.dataframes.ledger_tables import ledger_dataframe, table_to_dataframe, to_spark_schema
 from causeway.ledger.lake.ingest import open_or_derive_ledger
+from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import Ledger
 from causeway.storage.lake import Lake
 from tests.chance_lakes import chance_lake
@@ -88,3 +90,11 @@ def test_corrupted_log_is_named_before_any_task(tmp_path: Path, spark: SparkSess
     log.write_bytes(log.read_bytes()[:-1] + b"?")
     with pytest.raises(CausewayError, match=rf"is damaged: {log.relative_to(lake)}"):
         LakeTables(spark, Lake.at(lake)).ledger()
+
+
+def test_empty_tables_do_not_pass_through_arrow(spark: SparkSession) -> None:
+    table = LEDGER_SCHEMA.empty_table()
+    with patch.object(spark, "createDataFrame", wraps=spark.createDataFrame) as create:
+        frame = table_to_dataframe(spark, table)
+    assert create.call_args.args[0] == []  # Spark Connect refuses an empty Arrow table
+    assert frame.schema == spark.createDataFrame(table.cast(to_spark_schema(table.schema))).schema

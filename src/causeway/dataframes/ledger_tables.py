@@ -26,7 +26,12 @@ def table_to_dataframe(session: SparkSession, table: pa.Table) -> DataFrame:
     Returns:
         The rows as a DataFrame.
     """
-    return session.createDataFrame(table.cast(to_spark_schema(table.schema)))
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    plain = to_spark_schema(table.schema)
+    if not table.num_rows:  # Spark Connect refuses an Arrow table without rows
+        return session.createDataFrame([], from_arrow_schema(plain))
+    return session.createDataFrame(table.cast(plain))
 
 
 def ledger_dataframe(session: SparkSession, ledger: Ledger, table: str) -> DataFrame:
