@@ -172,11 +172,11 @@ def ingest_files(
         if ledger is None:
             raise no_files_error(source, mapping)
         return IngestResult(None, 0, 0, 0, 0, 0, 0, 0, {}, {}, skipped, others)
+    is_large = _is_large(sum(take.source.size - take.begin for take in pending))
     if ledger is None:
         ledger = create_ledger(lake, choose_bucket_count(found, mapping) if buckets is None else buckets)
-    size = sum(take.source.size - take.begin for take in pending)
     runner: Runner
-    if executor == "spark" or (executor == "auto" and (session is not None or _is_large(size))):
+    if executor == "spark" or (executor == "auto" and (session is not None or is_large)):
         from causeway.cluster.session import open_session
 
         runner = SparkRunner(session or open_session(master, extra=settings))
@@ -462,13 +462,13 @@ class FolderFollower:
     def _commit(self, takes: list[PendingInput], patient: set[str], spark: Any) -> CommitResult:
         if not takes:
             return CommitResult(None)
+        is_large = _is_large(sum(take.source.size - take.begin for take in takes))
         ledger = self.ledger
         if ledger is None:
             chosen = max(MIN_BUCKETS, choose_bucket_count([take.source for take in takes], self._mapping))
             ledger = self.ledger = create_ledger(self._lake, chosen if self._buckets is None else self._buckets)
-        size = sum(take.source.size - take.begin for take in takes)
         runner: Runner = ThreadRunner()
-        if spark is not None and (self._executor == "spark" or (self._executor == "auto" and _is_large(size))):
+        if spark is not None and (self._executor == "spark" or (self._executor == "auto" and is_large)):
             runner = SparkRunner(spark)
         done = commit_files(
             ledger, takes, self._mapping, self._identity, runner, strict=False, patient=patient, digest=self._digest
