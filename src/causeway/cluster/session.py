@@ -376,7 +376,7 @@ def _build(options: Mapping[str, str], environment: Mapping[str, str]) -> SparkS
     except (PySparkException, Py4JError) as error:
         if "JAVA_GATEWAY_EXITED" in str(error):
             raise InvalidInput("Spark's Java did not start: its own message is above") from None
-        raise InvalidInput(f"Spark does not start on {options.get('spark.master')}: {_first_line(error)}") from None
+        raise InvalidInput(f"Spark does not start on {options.get('spark.master')}: {first_line(error)}") from None
     finally:
         for name, value in before.items():
             if value is None:
@@ -419,13 +419,25 @@ def _log_options() -> list[str]:
     return options
 
 
-def _first_line(error: Exception) -> str:
-    """Return the message of an error's first cause without its Java stack trace."""
+def first_line(error: Exception) -> str:
+    """Return the message of an error and of its first cause, without Java's stack trace.
+
+    Args:
+        error: The error.
+    """
     java = getattr(error, "java_exception", None)
-    while java is not None and java.getCause() is not None:
+    if java is None:
+        return _message(str(error)) or type(error).__name__
+    found = _message(str(java.toString()))
+    while java.getCause() is not None:
         java = java.getCause()
-    text = str(java.toString()) if java is not None else str(error)
-    line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    cause = _message(str(java.toString()))
+    return found if cause in found else f"{found}: {cause}"
+
+
+def _message(text: str) -> str:
+    """Return the first line of a text, without the name of Java's class before it."""
+    line = text.strip().partition("\n")[0]
     return re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ", "", line)
 
 

@@ -273,8 +273,9 @@ def _named_tables(given: Iterable[str]) -> dict[str, str]:
 
     tables: dict[str, str] = {}
     for text in given:
-        kind, sign, name = text.rpartition("=")
-        kind = kind if sign else "ledger"
+        kind, sign, name = text.partition("=")
+        if not sign or not kind.isidentifier():  # a path may have the sign, too
+            kind, name = "ledger", text
         if kind not in FRAME_TABLES or not name:
             raise InvalidInput(f"--table {text}: allowed: TABLE, or KIND=TABLE (kinds: {', '.join(FRAME_TABLES)})")
         if kind in tables:
@@ -290,9 +291,10 @@ def _store_tables(
     tables: Mapping[str, str], master: str, settings: Mapping[str, str], folder: str | None
 ) -> Iterator[FrameLedger]:
     """Store tables of Spark as a temporary ledger."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from causeway.cluster.session import open_session
+    from causeway.cluster.session import first_line, open_session
     from causeway.spark import store
 
     session = open_session(master, extra=settings)
@@ -302,6 +304,8 @@ def _store_tables(
             frames[kind] = session.table(name)
         except PySparkException as error:
             raise InvalidInput(f"--table {name}: {shell.one_line(error)}") from None
+        except Py4JJavaError as error:  # such as the class of a catalog that is not there
+            raise InvalidInput(f"--table {name}: {first_line(error)}") from None
     with store(frames.pop("ledger"), folder=folder, **frames) as stored:
         yield stored
 
