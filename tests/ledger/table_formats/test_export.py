@@ -144,7 +144,7 @@ def test_tables_of_another_ledger_are_refused(place: str, tmp_path: Path, kind: 
     with pytest.raises(InvalidInput, match=f"must be an empty folder, or an export to {other_kind}"):
         export_ledger(place, str(out), other_kind)
     with pytest.raises(InvalidInput, match=r"has ledger\.json: must be an empty folder"):
-        export_ledger(place, place, kind)
+        export_ledger(place, other, kind)
 
 
 @both
@@ -182,6 +182,12 @@ def test_wrong_arguments_name_the_allowed_ones(place: str, tmp_path: Path, monke
         export_ledger(place, "s3://bucket/x", "delta")
     with pytest.raises(InvalidInput, match="a%20b: must have no % for delta"):
         export_ledger(place, str(tmp_path / "a%20b"), "delta")
+    for mark in "?#":
+        with pytest.raises(InvalidInput, match=rf"a\{mark}b: must have no \{mark} for iceberg"):
+            export_ledger(place, str(tmp_path / f"a{mark}b"), "iceberg")
+    assert not list(tmp_path.glob("a*b"))
+    with pytest.raises(InvalidInput, match=rf"/ledger/out: must be outside of the ledger {place}"):
+        export_ledger(place, f"{place}/ledger/out", "delta")
     for kind, package in (("delta", "deltalake"), ("iceberg", "pyiceberg")):
         for name in [each for each in sys.modules if each.split(".")[0] == package]:
             monkeypatch.delitem(sys.modules, name)

@@ -161,6 +161,57 @@ def test_damaged_tables_are_refused_in_one_line(place: str, tmp_path: Path) -> N
         import_tables(str(tmp_path / "iceberg"), "iceberg", str(tmp_path / "own"))
 
 
+def test_ledger_is_not_written_into_its_tables(place: str, tmp_path: Path) -> None:
+    export_ledger(place, str(tmp_path / "out"), "delta")
+    for lake, text in (
+        ("out", "out: must be outside of the ledger"),
+        ("out/ledger", "out/ledger: must be outside of the tables in"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            import_tables(str(tmp_path / "out"), "delta", str(tmp_path / lake))
+    assert not list(tmp_path.rglob("out/**/ledger.json"))
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "text"),
+    [
+        ("state", {"what": "junk", "key": "a"}, "state: KeyError 'junk': must be as an export wrote it"),
+        ("state", {"what": "counterparty", "key": "["}, "state: JSONDecodeError .*: must be as an export wrote it"),
+        (
+            "promises",
+            {"promise": "setled", "stated_by": "me"},
+            "promises: promise: setled: must be one of .*",
+        ),
+    ],
+)
+def test_tables_with_unknown_names_are_refused(tmp_path: Path, table: str, row: dict[str, Any], text: str) -> None:
+    write_deltalake(str(tmp_path / "ledger"), pa.Table.from_pylist([ROW]))
+    write_deltalake(str(tmp_path / table), pa.Table.from_pylist([row], plain_schema(table)))
+    with pytest.raises(InvalidInput, match=f"^{text}$"):
+        import_tables(str(tmp_path), "delta", str(tmp_path / "own"))
+
+
+def test_delta_reads_no_files_outside_its_folder(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "ledger"), pa.Table.from_pylist([ROW]))
+    [file] = (tmp_path / "ledger").glob("*.parquet")
+    file.rename(tmp_path / "elsewhere.parquet")
+    file.symlink_to(tmp_path / "elsewhere.parquet")
+    with pytest.raises(InvalidInput, match=r"/ledger: .*parquet: must be a file of the folder$"):
+        import_tables(str(tmp_path), "delta", str(tmp_path / "own"))
+
+
+def test_circle_of_iceberg_snapshots_is_no_export(place: str, tmp_path: Path) -> None:
+    export_ledger(place, str(tmp_path), "iceberg")
+    for file in (tmp_path / "ledger" / "metadata").glob("*.metadata.json"):
+        found = json.loads(file.read_text())
+        for snapshot in found.get("snapshots", ()):
+            snapshot["parent-snapshot-id"] = snapshot["snapshot-id"]
+            snapshot["summary"].pop("causeway-commit", None)
+        file.write_text(json.dumps(found))
+    with pytest.raises(InvalidInput, match="a table without causeway-commit in its snapshots"):
+        export_ledger(place, str(tmp_path), "iceberg")
+
+
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "table-formats.md").read_text()
 
 

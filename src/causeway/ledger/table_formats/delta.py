@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from causeway.core.text import to_one_line
 from causeway.ledger.table_formats.format_table import COMMIT, Reader, convert_errors, foreign_table, parse_commit
 
 _APPLICATION = "causeway"
@@ -56,16 +58,26 @@ class DeltaFormatTable:
             else:
                 write_deltalake(self._table, rows, mode="append", commit_properties=properties)
 
+    def _require_inside(self) -> None:
+        """Refuse a table with files elsewhere, such as behind a symbolic link."""
+        assert self._table is not None
+        folder = Path(self._place).resolve()
+        for file in self._table.file_uris():
+            if not Path(file).resolve().is_relative_to(folder):
+                raise InvalidInput(f"{self._place}: {to_one_line(file)}: must be a file of the folder")
+
     def count(self) -> int:
         """Return the number of rows."""
         assert self._table is not None
         with _converted_errors(self._place):
+            self._require_inside()
             return int(self._table.to_pyarrow_dataset().count_rows())
 
     def read(self, names: Sequence[str]) -> tuple[pa.Schema, Reader]:
         """Return the schema and a reader, as ``FormatTable.read``."""
         assert self._table is not None
         with _converted_errors(self._place):
+            self._require_inside()
             rows = self._table.to_pyarrow_dataset()
         present = [name for name in names if name in rows.schema.names]
 

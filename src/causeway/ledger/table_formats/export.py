@@ -19,7 +19,7 @@ from causeway.ledger.commits import REWRITTEN_TABLES, StoredFile, table_schema
 from causeway.ledger.history import CommitStep, read_steps
 from causeway.ledger.store import Ledger, open_ledger
 from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, TABLE_NAMES, FormatTable, plain_schema
-from causeway.ledger.table_formats.formats import open_tables
+from causeway.ledger.table_formats.formats import open_tables, require_apart
 
 _BATCH = 1 << 15
 """Rows of a batch; the writers queue some batches."""
@@ -69,6 +69,7 @@ def export_ledger(
     if stored.number < 0:
         raise InvalidInput(f"{ledger}: has no commits; must have one at least")
     steps = read_steps(stored)
+    require_apart(place, ledger)
     targets = open_tables(place, kind, TABLE_NAMES, create=True)
     exports = [_TableExport(stored, name, targets[name]) for name in TABLE_NAMES]
     for each in exports:

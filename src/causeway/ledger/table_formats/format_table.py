@@ -21,6 +21,8 @@ TABLE_NAMES = (*TABLES, STATE_TABLE)
 COMMIT, DIGEST = "causeway-commit", "causeway-digest"
 """Properties of a snapshot: number and digest of the ledger's commit."""
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
 Reader = Callable[[], Iterator[pa.RecordBatch]]
 
 
@@ -98,8 +100,11 @@ def convert_errors(place: str, lost: type[Exception], failed: tuple[type[Excepti
         yield
     except lost:
         raise InvalidInput(f"{place}: another process wrote this table meanwhile; run again") from None
+    except InvalidInput:
+        raise
     except failed as error:
-        raise InvalidInput(f"{place}: {to_one_line(str(error))[:500]}") from error
+        text = _COLOURS.sub("", str(error)).partition("Backtrace")[0].strip()
+        raise InvalidInput(f"{place}: {to_one_line(text or type(error).__name__)[:500]}") from error
 
 
 def foreign_table(place: str) -> InvalidInput:

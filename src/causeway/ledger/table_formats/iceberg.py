@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
+from pyiceberg import exceptions
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO
@@ -34,7 +35,14 @@ _PROPERTIES = {
 }
 
 _converted_errors = partial(
-    convert_errors, lost=CommitFailedException, failed=(SQLAlchemyError, pa.ArrowException, OSError, ValueError)
+    convert_errors,
+    lost=CommitFailedException,
+    # What PyIceberg raises about damaged metadata and manifests, beside its own classes, which have no common one.
+    failed=(
+        *(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)),
+        *(SQLAlchemyError, pa.ArrowException, OSError, ValueError),
+        *(EOFError, SystemError, LookupError, TypeError, AttributeError),
+    ),
 )
 
 
@@ -91,14 +99,17 @@ class IcebergFormatTable:
 
     def last_commit(self) -> tuple[int, str] | None:
         """Return the number and digest of the last exported commit; None: there is no snapshot."""
-        snapshot = self._table.current_snapshot()
-        if snapshot is None:
-            return None
-        while snapshot is not None:
-            if snapshot.summary is not None and snapshot.summary.get(COMMIT) is not None:
-                return parse_commit(self._place, snapshot.summary.additional_properties)
-            parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        with _converted_errors(self._place):
+            snapshot = self._table.current_snapshot()
+            if snapshot is None:
+                return None
+            seen = set[int]()
+            while snapshot is not None and snapshot.snapshot_id not in seen:
+                if snapshot.summary is not None and snapshot.summary.get(COMMIT) is not None:
+                    return parse_commit(self._place, snapshot.summary.additional_properties)
+                seen.add(snapshot.snapshot_id)
+                parent = snapshot.parent_snapshot_id
+                snapshot = None if parent is None else self._table.snapshot_by_id(parent)
         raise foreign_table(self._place)
 
     def write(self, rows: pa.RecordBatchReader, commit: Mapping[str, str], *, replace: bool) -> None:
@@ -122,7 +133,8 @@ class IcebergFormatTable:
 
     def read(self, names: Sequence[str]) -> tuple[pa.Schema, Reader]:
         """Return the schema and a reader, as ``FormatTable.read``."""
-        schema = self._table.schema().as_arrow()
+        with _converted_errors(self._place):
+            schema = self._table.schema().as_arrow()
         present = tuple(name for name in names if name in schema.names)
 
         def read() -> Iterator[pa.RecordBatch]:

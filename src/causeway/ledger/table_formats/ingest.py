@@ -10,6 +10,7 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 
 from causeway.core.arrow_types import fill_optional, require_columns, require_types, to_schema
+from causeway.core.text import to_one_line
 from causeway.ledger.commits import STATE_TABLE, table_schema
 from causeway.ledger.ingest.commit import COUNT_NAMES, IngestState, write_runs
 from causeway.ledger.ingest.ingest import bucket_count, open_target
@@ -19,8 +20,8 @@ from causeway.ledger.row_order import LAYOUTS
 from causeway.ledger.sorted_runs import RunWriter
 from causeway.ledger.store import ROW_GROUP, LedgerWriter, create_ledger
 from causeway.ledger.table_formats.format_table import TABLE_NAMES, FormatTable
-from causeway.ledger.table_formats.formats import open_tables
-from causeway.ledger.windows import HeightBounds, mark_restarts
+from causeway.ledger.table_formats.formats import open_tables, require_apart
+from causeway.ledger.windows import HeightBounds, mark_restarts, require_known_names
 
 REPORTER = "ingest"
 """Reporter of chains that restarted, if the tables do not name them."""
@@ -60,6 +61,7 @@ def import_tables(place: str, kind: str, lake: str, *, buckets: int | None = Non
     tables = open_tables(place, kind, TABLE_NAMES, create=False)
     if "ledger" not in tables:
         raise InvalidInput(f"{place}: no {kind} table ledger is there; causeway export writes one")
+    require_apart(place, lake)
     ledger = open_target(lake, buckets)
     if ledger is not None and ledger.number >= 0:
         raise InvalidInput(f"{lake}: has commits; tables are imported into a new ledger only")
@@ -109,11 +111,16 @@ def _import(sources: dict[str, _Source], writer: LedgerWriter, job: IngestJob) -
                 for batch in source.batches()
                 for start in range(0, batch.num_rows, ROW_GROUP)
             )
-        elif name not in ("promises", STATE_TABLE):
+        elif name not in ("observed", "promises", STATE_TABLE):
             rows[name] = _write(writer, name, source.table())
-    promises = sources["promises"].table() if "promises" in sources else table_schema("promises").empty_table()
+    observed, promises = (
+        sources[name].table() if name in sources else table_schema(name).empty_table()
+        for name in ("observed", "promises")
+    )
+    require_known_names(observed, promises)
+    rows["observed"] = _write(writer, "observed", observed)
     if STATE_TABLE in sources:
-        state = sources[STATE_TABLE].table()
+        state = _checked_state(sources[STATE_TABLE])
     else:
         promises = mark_restarts(promises, bounds.restarted(), REPORTER)
         state = IngestState(bounds).table()
@@ -122,6 +129,21 @@ def _import(sources: dict[str, _Source], writer: LedgerWriter, job: IngestJob) -
     names = {"ledger": "rows", "quarantine": "quarantined", **COUNT_NAMES}
     commit = writer.commit([], {names[name]: count for name, count in rows.items() if count and name in names})
     return ImportResult(commit.number, {name: rows.get(name, 0) for name in TABLE_NAMES if name != STATE_TABLE})
+
+
+def _checked_state(source: _Source) -> pa.Table:
+    """Return the rows of the state, which later commits read.
+
+    Raises:
+        InvalidInput: They are of another form.
+    """
+    state = source.table()
+    try:
+        IngestState.of(state)
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__} {to_one_line(str(error))[:100]}"
+        raise InvalidInput(f"{STATE_TABLE}: {what}: must be as an export wrote it") from None
+    return state
 
 
 def _write(writer: LedgerWriter, name: str, rows: pa.Table) -> int:
