@@ -9,6 +9,9 @@ from causeway_proofs.errors import InvalidInput
 
 from causeway.cluster.thresholds import THRESHOLDS, spark_threshold
 from causeway.ledger.bucket_scan import should_use_spark
+from causeway.ledger.ingest.ingest import ingest_files
+from causeway.ledger.ingest.mapping import load_mapping
+from tests.recordings import Recordings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/explanation/where-spark-runs.md"
 
@@ -31,3 +34,12 @@ def test_page_states_the_defaults() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name in THRESHOLDS:
         assert f"`{name}` | {spark_threshold(name):,} |" in text
+
+
+def test_bad_threshold_leaves_no_ledger(
+    recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAUSEWAY_SPARK_BYTES", "many")
+    with pytest.raises(InvalidInput, match=r"^CAUSEWAY_SPARK_BYTES: many: "):
+        ingest_files(str(recordings.bridge_events), str(tmp_path / "ledger"), load_mapping("bridge-events"))
+    assert not list(tmp_path.iterdir())

@@ -182,7 +182,10 @@ def test_tables_of_a_catalog_are_audited_by_command(
     tables = ["--table", "bridge_ledger", "--table", "observed=bridge_observed", "--table", "promises=bridge_promises"]
     code, out, _ = cli("audit", *tables, "--folder", tmp_path, "--json")
     assert (code, json.loads(out)["sentence"]) == (1, expected.audit().sentence)
+    spark.conf.set("spark.sql.catalog.lost", "org.example.NoCatalog")
     for arguments, error in {
+        ("--table", "lost.events"): "--table lost.events: ",
+        ("--table", "parquet.`/none/day=5`"): "--table parquet.`/none/day=5`: [PATH_NOT_FOUND]",
         ("--table", "none"): "--table none: [TABLE_OR_VIEW_NOT_FOUND]",
         ("--table", "sums=a"): "--table sums=a: allowed: TABLE, or KIND=TABLE (kinds: ledger, observed, promises,",
         ("--table", "observed=a"): "--table: no table of events; give one as --table TABLE",
