@@ -76,11 +76,25 @@ def is_restarted(chain: Any, height: Any, time: Any, restarts: Any, one: Any, ot
 
 
 @compile_loop(allocates=False)
-def is_earlier(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
-    """Return True if a row precedes another by height, then time; by time on restarted chains."""
-    if height[one] != height[other] and not is_restarted(chain, height, time, restarts, one, other):
-        return height[one] < height[other]
-    return time[one] < time[other]
+def is_earlier(height: Any, time: Any, restarted: Any, one: Any, other: Any) -> Any:
+    """Return True if a row precedes another of its message: by height, then time.
+
+    Where a chain of the message restarted, by time, then height: comparing some pairs by height and others by time
+    would be no order of three rows.
+    """
+    if restarted and time[one] != time[other]:
+        return time[one] < time[other]
+    return height[one] < height[other] if height[one] != height[other] else time[one] < time[other]
+
+
+@compile_loop(allocates=False)
+def has_restarted(low: Any, high: Any, alive: Any, chain: Any, restarts: Any) -> Any:
+    """Return True if a row of ``low`` up to ``high`` that was not reverted is on a restarted chain."""
+    found = False
+    for row in range(low, high):
+        if alive[row] and restarts[chain[row]]:
+            found = True
+    return found
 
 
 @compile_loop(INT64, [INT64, INT64], allocates=False)
@@ -152,21 +166,22 @@ def find_receipt(
     Candidates are received rows whose content does not differ. Preference: not on another chain (``elsewhere``), not
     before the first ``sent`` row, at least ``least`` microseconds after it (-1: no minimum), earliest.
     """
+    restarted = has_restarted(low, high, alive, chain, restarts)
     for others in range(2):
         first, found, final = -1, -1, -1
         for row in range(low, high):
             if not alive[row] or event[row] != RECEIVED or status[row] == DIFFERS or elsewhere[row] != others:
                 continue
-            if first < 0 or is_earlier(chain, height, time, restarts, row, first):
+            if first < 0 or is_earlier(height, time, restarted, row, first):
                 first = row
             if is_before_cause(sent, row, chain, height, time, restarts, tolerance) == TOO_SOON:
                 continue
-            if found < 0 or is_earlier(chain, height, time, restarts, row, found):
+            if found < 0 or is_earlier(height, time, restarted, row, found):
                 found = row
             if (
                 least >= 0
                 and not is_sooner(sent, row, least, time)
-                and (final < 0 or is_earlier(chain, height, time, restarts, row, final))
+                and (final < 0 or is_earlier(height, time, restarted, row, final))
             ):
                 final = row
         if first >= 0:
@@ -349,7 +364,7 @@ def evaluate_messages(
         np.zeros(LIMBS, dtype=np.uint64),
     )
     sent_at, received_at, timed_out_at, refunded_at = place[SENT], place[RECEIVED], place[TIMED_OUT], place[REFUNDED]
-    pairs = 0
+    pairs, any_restarts = 0, restarts.any()
     for message in range(len(starts) - 1):
         low, high = starts[message], starts[message + 1]
         small = high - low <= SMALL
@@ -373,6 +388,7 @@ def evaluate_messages(
                     for each in range(EVENTS):
                         first[code, each] = -1
         unseen_sent, has_sent = False, False
+        restarted = any_restarts and has_restarted(low, high, alive, chain, restarts)
         for row in range(low, high):
             if not alive[row]:
                 continue
@@ -381,7 +397,7 @@ def evaluate_messages(
             best = first[code, kind]
             if best < 0:
                 first[code, kind] = row
-            elif is_earlier(chain, height, time, restarts, row, best):
+            elif is_earlier(height, time, restarted, row, best):
                 first[code, kind] = row
                 again[best] = 1
             else:
@@ -409,7 +425,7 @@ def evaluate_messages(
                     status[row] = UNSEEN if unseen_sent else DIFFERS
                 if has_content[row] and not again[row]:
                     received_contents += 1
-                    if first_received < 0 or is_earlier(chain, height, time, restarts, row, first_received):
+                    if first_received < 0 or is_earlier(height, time, restarted, row, first_received):
                         first_received = row
                 if status[row] == DIFFERS:
                     continue
@@ -418,7 +434,7 @@ def evaluate_messages(
                 sent_contents += 1
             known |= event_bits[kind, 1 if len(errors) and errors[row] else 0]
             best = firsts[place[kind], message]
-            if best < 0 or is_earlier(chain, height, time, restarts, row, best):
+            if best < 0 or is_earlier(height, time, restarted, row, best):
                 firsts[place[kind], message] = row
         bits[message] = known
         receives[message] = received_rows

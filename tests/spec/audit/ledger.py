@@ -67,21 +67,9 @@ def place(row: Row) -> tuple[float, float, int]:
     )
 
 
-def first_of(rows: Iterable[Row], restarts: Collection[str] = ()) -> Any:
-    """The first row as ``place`` orders them, by time where heights began anew; None of none."""
-    found: Row | None = None
-    for row in sorted(rows, key=lambda row: row["at"]):
-        if found is None:
-            found = row
-        elif restarted(row, found, restarts):
-            found = row if row["time"] < found["time"] else found
-        elif place(row)[:2] < place(found)[:2]:
-            found = row
-    return found
-
-
 def moment(row: Row) -> tuple[float, float, int]:
-    """Order of reverted rows: by time, then by height, what was not seen last, then as they stand."""
+    """Order of reverted rows, and of all rows of a message where the heights of a chain began anew: by time, then by
+    height, what was not seen last, then as they stand."""
     height, time, at = place(row)
     return time, height, at
 
@@ -128,6 +116,11 @@ class Message:
         relays = [row for event in ("received", "acknowledged") for row in self.again(event) if self.relayed_again(row)]
         self.rows = [{**row, "event": "redundant"} if any(row is each for each in relays) else row for row in left]
 
+    def first_of(self, rows: Iterable[Row]) -> Any:
+        """The first of some of its rows: by time where the heights of a chain of the message began anew."""
+        anew = any(row["chain"] in self.restarts for row in self.rows)
+        return min(rows, key=moment if anew else place, default=None)
+
     def tolerance(self, one: Row, other: Row) -> int:
         """By how much the clocks of the chains of two rows may differ."""
         return sum(
@@ -148,7 +141,7 @@ class Message:
         """The first row of each content with which it was sent."""
         contents = dict.fromkeys(row["payload_hash"] for row in sorted(self.all("sent"), key=place))
         same = [[row for row in self.all("sent") if row["payload_hash"] == each] for each in contents]
-        return [first_of(rows, self.restarts) for rows in same]
+        return [self.first_of(rows) for rows in same]
 
     def forged(self, row: Row) -> bool:
         """Whether a received row has surely another content than every sent one."""
@@ -158,7 +151,7 @@ class Message:
     def earliest(self, event: str) -> Any:
         """The first row of an event; a forged one is none."""
         rows = [row for row in self.all(event) if event != "received" or not self.forged(row)]
-        return first_of(rows, self.restarts)
+        return self.first_of(rows)
 
     def first(self, event: str) -> Any:
         """The first row of an event, and of those received the receipt."""
@@ -172,10 +165,10 @@ class Message:
         every = [row for row in self.all("received") if not self.forged(row)]
         sent = self.earliest("sent")
         if not sent:
-            return first_of(every, self.restarts)
+            return self.first_of(every)
         every = [row for row in every if not self.is_elsewhere(row)] or every
         rows = [row for row in every if not before(row, sent, self.tolerance(row, sent), self.restarts)]
-        return first_of([row for row in rows if not self.too_early(row, sent)] or rows or every, self.restarts)
+        return self.first_of([row for row in rows if not self.too_early(row, sent)] or rows or every)
 
     def is_elsewhere(self, row: Row) -> bool:
         """Whether a row at the destination is on another chain than the one to which its lane goes."""
@@ -202,7 +195,7 @@ class Message:
     def all_but_one(self, rows: list[Row]) -> list[Row]:
         """These rows without the receipt, or without the first of them where it is not among them."""
         receipt = self.receipt
-        kept = receipt if any(row is receipt for row in rows) else first_of(rows, self.restarts)
+        kept = receipt if any(row is receipt for row in rows) else self.first_of(rows)
         return [row for row in rows if row is not kept]
 
     def relayed_again(self, row: Row) -> bool:
@@ -226,7 +219,7 @@ class Message:
         found = []
         for content in {row["payload_hash"] for row in self.all(event)}:
             rows = [row for row in self.all(event) if row["payload_hash"] == content]
-            found += [row for row in rows if row is not first_of(rows, self.restarts)]
+            found += [row for row in rows if row is not self.first_of(rows)]
         return found
 
     @property
