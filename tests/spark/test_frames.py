@@ -168,7 +168,7 @@ def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
         cs.audit(rows, promises=spark.createDataFrame([("p",)], "protocol string"))
     with pytest.raises(InvalidInput, match=r"^observed: events: is of type string: must be array$"):
         cs.audit(rows, observed=spark.createDataFrame([("a", "sent")], "chain string, events string"))
-    with pytest.raises(InvalidInput, match=r"^buckets: 0: must be from 1 to 4096$"):
+    with pytest.raises(InvalidInput, match=r"^buckets: 0: must be a whole number from 1 to 4096$"):
         cs.audit(rows, buckets=0)
 
 
@@ -181,6 +181,41 @@ def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
         ),
         ({"folder": ""}, "folder: is empty: must be a folder or URI"),
         ({"headers": "headers"}, "headers: is of type str: must be a Spark DataFrame"),
+        ({"folder": 5}, "folder: 5: must be the path or URI of a folder"),
+        ({"folder": "/dev/null"}, "folder: /dev/null: cannot be written: a part of the path is a file"),
+        ({"folder": "/dev/null/x"}, "folder: /dev/null/x: cannot be written: a part of the path is a file"),
+        ({"folder": "/proc/x"}, "folder: /proc/x: cannot be written: No such file or directory"),
+        ({"folder": "dbfs:/x"}, "folder: dbfs:/x: a URI has two slashes before the host or folder, .*"),
+        ({"folder": "file://"}, "folder: file:// names no folder; write file:///folder"),
+        ({"folder": "a\0b"}, r"folder: a\\x00b: has a null character, which no path has"),
+        ({"folder": "hdfs://h/x"}, "folder: hdfs://h/x is not a place that can be opened: allowed are a folder and .*"),
+        ({"buckets": "4"}, 'buckets: "4": must be a whole number from 1 to 4096'),
+        ({"buckets": 2.0}, "buckets: 2.0: must be a whole number from 1 to 4096"),
+        ({"limit": 0}, "limit: 0: must be a whole number from 1 on"),
+        ({"limit": "3"}, 'limit: "3": must be a whole number from 1 on'),
+        ({"deadlines": "received=1h"}, 'deadlines: "received=1h": must be a list of texts such as received=1h'),
+        ({"deadlines": None}, "deadlines: null: must be a list of texts such as received=1h"),
+        ({"tolerances": [5]}, r"tolerances: \[5\]: must be a list of texts such as CHAIN=500ms"),
+        (
+            {"promises": [{"promise": "numbered"}]},
+            "promises: is of type list: must be a Spark DataFrame or an Arrow .*",
+        ),
+        (
+            {"promises": pa.table({"protocol": ["p"]})},
+            "promises: there is no column promise; needed are promise",
+        ),
+        (
+            {"observed": pa.table({"CHAIN": ["a"]})},
+            "observed: CHAIN: the column of this name is written chain",
+        ),
+        (
+            {"observed": pa.table([["a"], ["b"]], ["chain", "chain"])},
+            "observed: chain: there are two columns of this name",
+        ),
+        (
+            {"observed": pa.table([[], []], ["chain", "chain"])},
+            "observed: chain: there are two columns of this name",
+        ),
         (
             {"promises": pa.table({"promise": ["setled"], "stated_by": ["me"]})},
             "promises: promise: setled: must be one of numbered, ordered_sends, .*",
@@ -198,6 +233,28 @@ def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
 def test_bad_argument_is_one_error(spark: SparkSession, tables: Any, error: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{error}$"):
         cs.audit(spark.createDataFrame([ROW], SMALL), **tables)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "error"),
+    [
+        (
+            5,
+            "mapping: 5: must be a MappingDocument, the path of a mapping file, or one of bridge-events, .*",
+        ),
+        (
+            ["ibc-events"],
+            r'mapping: \["ibc-events"\]: must be a MappingDocument, the path of a mapping file, or one of .*',
+        ),
+        ("ibc", 'mapping: "ibc": no such kind of traffic; there are 5: bridge-events, ibc-events, ibc-packets, .*'),
+        ("", 'mapping: "": no such kind of traffic; there are 5: .*'),
+        ("none.toml", "none.toml: no such mapping file"),
+        (Path("/none/mapping"), "/none/mapping: no such mapping file"),
+    ],
+)
+def test_bad_mapping_is_one_error(spark: SparkSession, mapping: Any, error: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{error}$"):
+        cs.ingest(spark.createDataFrame([ROW], SMALL), mapping)
 
 
 def test_only_batch_dataframes_with_exact_names_are_read(spark: SparkSession) -> None:

@@ -18,11 +18,11 @@ from causeway_proofs.errors import InvalidInput
 from causeway.audit.checks.lane_order import PieceKey, PrecedingPositions
 from causeway.audit.engine import AuditResult, RunResults, audit_with, number_runs
 from causeway.audit.lane_context import LaneContext
-from causeway.audit.passes.bucket_pass import LIMIT, RunResult, check_bucket
+from causeway.audit.passes.bucket_pass import LIMIT, RunResult, check_bucket, require_limit
 from causeway.audit.passes.cross_bucket_join import LocalJoiner
 from causeway.audit.passes.results import ChainAssertions, PartialResults, check_chain_assertions
 from causeway.cluster.jobs import SharedJobState
-from causeway.core.text import parse_duration
+from causeway.core.text import format_value, parse_duration
 from causeway.ledger.bucket_scan import (
     EXECUTORS,
     PassProgress,
@@ -78,13 +78,13 @@ class AuditTerms:
             InvalidInput: A term is malformed.
         """
         limits: dict[str, int | None] = {}
-        for text in deadlines:
+        for text in _require_texts("deadlines", deadlines, "received=1h"):
             name, sign, time = text.partition("=")
             if not sign or name not in DEADLINES:
                 raise InvalidInput(f"deadline {text!r}: must be EVENT=TIME (allowed events: {', '.join(DEADLINES)})")
             limits[name] = None if time == NO_DEADLINES else _microseconds(f"deadline {text!r}", time)
         clocks: dict[str | None, int] = {}
-        for text in tolerances:
+        for text in _require_texts("tolerances", tolerances, "CHAIN=500ms"):
             chain, sign, time = text.rpartition("=")
             clocks[chain if sign else None] = _microseconds(f"tolerance {text!r}", time)
         return cls(limits, clocks)
@@ -113,6 +113,15 @@ class AuditTerms:
             plain = pa.string() if pa.types.is_dictionary(each.type) else each.type
             columns.append(pa.array([row.get(each.name) for row in rows], plain).cast(each.type))
         return pa.table(columns, schema=PROMISES_SCHEMA)
+
+
+def _require_texts(what: str, given: Iterable[str], example: str) -> list[str]:
+    """Return the texts of an argument of a user. Raises ``InvalidInput``."""
+    texts = [*given] if isinstance(given, Iterable) and not isinstance(given, str) else [None]
+    found = [text for text in texts if isinstance(text, str)]
+    if found != texts:
+        raise InvalidInput(f"{what}: {format_value(given)}: must be a list of texts such as {example}")
+    return found
 
 
 def _microseconds(subject: str, text: str) -> int:
@@ -158,10 +167,11 @@ def audit_ledger(
         The result of the audit.
 
     Raises:
-        InvalidInput: The executor or the session is invalid, an event or kind is unknown, or rows are out of order.
+        InvalidInput: The executor, session or limit is invalid, an event or kind is unknown, or rows are out of order.
         LedgerDamaged: A file is damaged.
         TaskFailed: A Spark task failed.
     """
+    require_limit(limit)
     rows = bucket_rows(ledger)
     on_spark = should_use_spark(executor, session, rows)
     observed, promises = ledger.table("observed"), terms.applied(ledger.table("promises"))

@@ -79,7 +79,7 @@ def _hadoop_version() -> str:
 
 
 def require_shared(session: SparkSession, storage: Storage, what: str) -> None:
-    """Check that tasks see what this process writes to a place.
+    """Check that this process can write to a place, and that tasks see it.
 
     Args:
         session: The session.
@@ -87,12 +87,16 @@ def require_shared(session: SparkSession, storage: Storage, what: str) -> None:
         what: The place in errors, such as ``folder``.
 
     Raises:
-        InvalidInput: A worker does not see it.
+        InvalidInput: It cannot be written, or a worker does not see it.
     """
-    if is_one_process(session):
-        return
     token = f"causeway-shared-{uuid.uuid4().hex}"
-    storage.create(token, b"")
+    try:
+        storage.make_folder("")
+        storage.create(token, b"")
+    except OSError as error:
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "a part of the path is a file" if is_file else error.strerror or first_line(error)
+        raise InvalidInput(f"{what}: {storage.uri}: cannot be written: {why}") from None
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -100,6 +104,8 @@ def require_shared(session: SparkSession, storage: Storage, what: str) -> None:
             yield pa.RecordBatch.from_pydict({"host": pa.array(missing, pa.string())})
 
     try:
+        if is_one_process(session):
+            return
         tasks = default_parallelism(session)
         with spark_jobs(session, f"look for {storage.uri}"):
             rows = session.range(0, tasks, 1, tasks).mapInArrow(look, "host string").collect()

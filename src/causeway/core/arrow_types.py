@@ -20,7 +20,7 @@ _FIRST_TIME, _LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def require_columns(names: Sequence[str], schema: pa.Schema, what: str) -> None:
-    """Check that a table has the columns of a schema, each once.
+    """Check that a table has the columns of a schema, each once and in its spelling.
 
     Args:
         names: Columns of the table.
@@ -28,14 +28,34 @@ def require_columns(names: Sequence[str], schema: pa.Schema, what: str) -> None:
         what: Name of the table, for errors.
 
     Raises:
-        InvalidInput: A column is missing or repeated.
+        InvalidInput: A column is missing, repeated, or spelled otherwise.
     """
+    written = {name.lower(): name for name in schema.names}
+    for name in names:
+        column = written.get(name.lower(), name)
+        if column not in names:
+            raise InvalidInput(f"{what}: {to_one_line(name)}: the column of this name is written {column}")
+    require_unique(names, schema, what)
     for field in schema:
-        if names.count(field.name) > 1:
-            raise InvalidInput(f"{what}: {field.name}: there are two columns of this name")
         if field.name not in names and not field.nullable and field.name not in OPTIONAL:
             needed = [each.name for each in schema if not each.nullable and each.name not in OPTIONAL]
             raise InvalidInput(f"{what}: there is no column {field.name}; needed are {', '.join(needed)}")
+
+
+def require_unique(names: Sequence[str], schema: pa.Schema, what: str) -> None:
+    """Check that a table has no column of a schema twice.
+
+    Args:
+        names: Columns of the table.
+        schema: The schema.
+        what: Name of the table, for errors.
+
+    Raises:
+        InvalidInput: A column is repeated.
+    """
+    for name in schema.names:
+        if names.count(name) > 1:
+            raise InvalidInput(f"{what}: {name}: there are two columns of this name")
 
 
 def conform_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
@@ -55,6 +75,8 @@ def conform_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
         return rows
     if rows.num_rows:
         require_columns(rows.column_names, schema, what)
+    else:
+        require_unique(rows.column_names, schema, what)
     return to_schema(rows, schema, what)
 
 
@@ -237,6 +259,7 @@ __all__ = [
     "plain_type",
     "require_columns",
     "require_types",
+    "require_unique",
     "to_python_rows",
     "to_schema",
     "value_type",

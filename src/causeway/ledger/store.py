@@ -23,6 +23,7 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 
 from causeway.core.arrow_types import align_columns
+from causeway.core.text import format_value
 from causeway.ledger.commits import (
     FORMAT,
     FORMATS,
@@ -448,6 +449,19 @@ def _from_checkpoint(ledger: Ledger) -> Ledger:
     return ledger
 
 
+def require_bucket_count(buckets: object) -> None:
+    """Check the number of buckets of a new ledger.
+
+    Args:
+        buckets: The number.
+
+    Raises:
+        InvalidInput: It is no whole number from 1 to ``MAX_BUCKETS``.
+    """
+    if type(buckets) is not int or not 1 <= buckets <= MAX_BUCKETS:
+        raise InvalidInput(f"buckets: {format_value(buckets)}: must be a whole number from 1 to {MAX_BUCKETS}")
+
+
 def create_ledger(uri: str, buckets: int) -> Ledger:
     """Create an empty ledger.
 
@@ -459,10 +473,10 @@ def create_ledger(uri: str, buckets: int) -> Ledger:
         The new ledger.
 
     Raises:
-        InvalidInput: The folder has a lake, or another process creates a ledger there.
+        InvalidInput: The number of buckets is invalid, the folder has a lake, or another process creates a ledger
+            there.
     """
-    if not 1 <= buckets <= MAX_BUCKETS:
-        raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MAX_BUCKETS}")
+    require_bucket_count(buckets)
     storage = Storage(uri)
     storage.make_folder(MANIFESTS)
     if storage.exists("lake.json"):
@@ -638,5 +652,6 @@ __all__ = [
     "create_ledger",
     "group_by_bucket",
     "open_ledger",
+    "require_bucket_count",
     "write_file",
 ]  # fmt: skip

@@ -20,10 +20,10 @@ from causeway.audit.engine import REMARKED_COUNTS
 from causeway.cluster.connectivity import require_shared
 from causeway.cluster.jobs import default_parallelism, spark_jobs
 from causeway.cluster.progress import show_progress
-from causeway.cluster.tasks import result_of, run_pickled
+from causeway.cluster.tasks import convert_storage_errors, result_of, run_pickled
 from causeway.cluster.workers import require_workers
-from causeway.core.arrow_types import fill_optional, require_columns, to_schema
-from causeway.core.text import to_one_line
+from causeway.core.arrow_types import conform_table, fill_optional, require_columns, to_schema
+from causeway.core.text import format_value, to_one_line
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import table_schema
 from causeway.ledger.encodings import DigitsStatus, limb_columns, parse_numbers, valid_mask
@@ -43,6 +43,7 @@ from causeway.ledger.store import Ledger, LedgerWriter, create_ledger
 from causeway.ledger.windows import HeightBounds, mark_restarts, require_known_names
 from causeway.network.opened_ledger import OpenedLedger
 from causeway.storage.files import Storage
+from causeway.storage.object_store import LocalPlace, open_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,7 +159,9 @@ def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
         "value": tables.get("value"),
     }
     given = {
-        name: _select_columns(frame, table_schema(name), name) for name, frame in frames.items() if frame is not None
+        name: _select_columns(_require_frame(frame, name), table_schema(name), name)
+        for name, frame in frames.items()
+        if frame is not None
     }
     observed = _read_table(tables.get("observed"), OBSERVED_SCHEMA, "observed")
     promises = _read_table(tables.get("promises"), PROMISES_SCHEMA, "promises")
@@ -204,6 +207,7 @@ def store_records(
     if mapping.value:  # equal movements of one file are several, those of several files are one
         records = records.coalesce(1)
     with _temporary_place(session, folder) as temporary:
+        stored = _create_ledger(session, temporary, buckets)
         place = temporary.storage(_RECORDS)
         place.make_folder("")
         with spark_jobs(session, "write records") as counts:
@@ -217,7 +221,6 @@ def store_records(
             takes.append(PendingInput(replace(source, name=f"partition-{row['partition']:05d}")))
         if not takes:
             raise InvalidInput("records: no rows")
-        stored = _create_ledger(session, temporary, buckets)
         commit_files(stored, takes, mapping, mapping_digest(mapping), SparkRunner(session), strict=True)
         temporary.remove(_RECORDS)
         return FrameLedger(session, temporary)
@@ -268,15 +271,19 @@ class _PartitionWriter:
 def _temporary_place(session: SparkSession, folder: str | os.PathLike[str] | None) -> Iterator[_TemporaryPlace]:
     """Yield a new folder that tasks see; remove it if the body fails."""
     require_workers(session)
-    where = tempfile.gettempdir() if folder is None else os.fspath(folder)
-    if not where:
+    where = tempfile.gettempdir() if folder is None else folder
+    if not isinstance(where, str | os.PathLike) or not isinstance(os.fspath(where), str):
+        raise InvalidInput(f"folder: {format_value(where)}: must be the path or URI of a folder")
+    if not os.fspath(where):
         raise InvalidInput("folder: is empty: must be a folder or URI")
+    place = open_place(os.fspath(where), "folder")
     # An absolute path: the ledger is read and removed in any later working directory.
-    parent = Storage(where.rstrip("/") if "://" in where else os.path.abspath(where))
+    parent = Storage(place.root if isinstance(place, LocalPlace) else place.uri)
     require_shared(session, parent, "folder")
     temporary = _TemporaryPlace(parent, f"causeway-{uuid.uuid4().hex}")
     try:
-        yield temporary
+        with convert_storage_errors():
+            yield temporary
     except BaseException:
         with contextlib.suppress(FileNotFoundError):  # nothing was written
             temporary.remove()
@@ -326,8 +333,8 @@ class _BucketSpooler:
         return writer.end(keep=False), bounds
 
 
-def _require_frame(given: DataFrame, what: str) -> DataFrame:
-    """Return a DataFrame that jobs can read; ``what`` names it in errors.
+def _require_frame(given: DataFrame, what: str, allowed: str = "a Spark DataFrame") -> DataFrame:
+    """Return a DataFrame that jobs can read; ``what`` names it in errors, with what is allowed.
 
     Raises:
         InvalidInput: it is something else, or a stream.
@@ -335,7 +342,7 @@ def _require_frame(given: DataFrame, what: str) -> DataFrame:
     from pyspark.sql import DataFrame
 
     if not isinstance(given, DataFrame):
-        raise InvalidInput(f"{what}: is of type {type(given).__name__}: must be a Spark DataFrame")
+        raise InvalidInput(f"{what}: is of type {type(given).__name__}: must be {allowed}")
     if given.isStreaming:
         raise InvalidInput(f"{what}: is a stream: must be a DataFrame of spark.read or of a table")
     return given
@@ -349,14 +356,9 @@ def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     """
     from pyspark.sql import functions as F
 
-    names = _require_frame(frame, what).columns
+    names = frame.columns
     if _AMOUNT in names and set(LIMBS) <= set(schema.names):
         schema = _with_amount(names, schema, what)
-    columns = {name.lower(): name for name in schema.names}
-    for name in names:
-        column = columns.get(name.lower(), name)
-        if column not in names:
-            raise InvalidInput(f"{what}: {name}: the column of this name is written {column}")
     require_columns(names, schema, what)
     kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
     for field in schema:
@@ -431,8 +433,8 @@ def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str
     if given is None:
         return schema.empty_table()
     if isinstance(given, pa.Table):
-        return to_schema(given, schema, what)
-    frame = _select_columns(given, schema, what)
+        return conform_table(given, schema, what)
+    frame = _select_columns(_require_frame(given, what, "a Spark DataFrame or an Arrow table"), schema, what)
     with spark_jobs(frame.sparkSession, f"read {what}") as counts:
         table = frame.toArrow()
         counts["rows"] = table.num_rows

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Unpack
 from causeway_proofs.errors import InvalidInput
 
 from causeway.audit.engine import AuditResult, CheckVerdict
-from causeway.audit.passes.bucket_pass import LIMIT
+from causeway.audit.passes.bucket_pass import LIMIT, require_limit
 from causeway.audit.stored import AuditTerms, audit_ledger
 from causeway.audit.verdict import Verdict, combine_verdicts
 from causeway.cluster.progress import show_progress
+from causeway.core.text import format_value, suggest_known
 from causeway.dataframes.ledger_tables import table_to_dataframe
 from causeway.ledger.ingest import mapping_names
 from causeway.ledger.ingest.mapping import MappingDocument, load_mapping
@@ -107,10 +108,28 @@ def ingest(
         InvalidInput: The mapping is invalid, the records do not fit it, or workers do not see the folder.
         TaskFailed: A Spark task failed.
     """
-    if not isinstance(mapping, MappingDocument):
-        name = os.fspath(mapping)
-        mapping = load_mapping(name) if name in mapping_names() else load_mapping("", name)
-    return store_records(records, mapping, buckets=buckets, folder=folder)
+    return store_records(records, _load_mapping(mapping), buckets=buckets, folder=folder)
+
+
+def _load_mapping(given: MappingDocument | str | os.PathLike[str]) -> MappingDocument:
+    """Return a mapping by its name or file.
+
+    Raises:
+        InvalidInput: It is unknown or invalid.
+    """
+    if isinstance(given, MappingDocument):
+        return given
+    if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
+        raise InvalidInput(
+            f"mapping: {format_value(given)}: must be a MappingDocument, the path of a mapping file, or one of "
+            f"{', '.join(mapping_names())}"
+        )
+    name = os.fspath(given)
+    if name in mapping_names():
+        return load_mapping(name)
+    if "/" not in name and "." not in name and not os.path.exists(name):
+        raise InvalidInput(f"mapping: {suggest_known('kind of traffic', name, mapping_names())}")
+    return load_mapping("", name)
 
 
 @show_progress("audit")
@@ -136,6 +155,7 @@ def audit(
         TaskFailed: A Spark task failed.
     """
     terms = AuditTerms.of(deadlines, tolerances)
+    require_limit(limit)
     if isinstance(ledger, FrameLedger):
         return _audit(_require_alone(ledger, tables), terms, limit)
     with store(ledger, **tables) as stored:

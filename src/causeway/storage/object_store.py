@@ -24,6 +24,7 @@ from causeway_proofs.errors import InvalidInput
 from obstore import exceptions as store_errors
 from obstore import store as object_stores
 
+from causeway.core.text import escape_controls
 from causeway.storage.seals import FileTooLong, NotRegularFile, OutsideRoot, stays_below
 
 MAX_WHOLE_BYTES = 1 << 31
@@ -329,37 +330,42 @@ def _call_store(call: Callable[[], IoResult]) -> IoResult:
         raise ObjectStoreError(f"the store does not answer as it should: {text}") from error
 
 
-def open_place(uri: str) -> LocalPlace | ObjectPlace:
+def open_place(uri: str, what: str = "lake") -> LocalPlace | ObjectPlace:
     """Return the place of a path or URI.
 
     Args:
         uri: Path of a folder, or URI with a scheme of ``SCHEMES``.
+        what: The place in errors.
 
     Raises:
         InvalidInput: The URI has another scheme, or the store rejects it.
     """
+    if "\0" in uri:
+        raise InvalidInput(f"{what}: {escape_controls(uri)}: has a null character, which no path has")
     if not _SCHEME.match(uri):
         return LocalPlace(os.path.abspath(uri))
     if "://" not in uri:  # as Spark prints file:/folder, and names dbfs:/folder
-        raise InvalidInput(f"lake: {uri}: a URI has two slashes before the host or folder, such as file:///folder")
+        raise InvalidInput(f"{what}: {uri}: a URI has two slashes before the host or folder, such as file:///folder")
     parts = urlsplit(uri)
     if parts.scheme not in SCHEMES:
         raise InvalidInput(
-            f"lake: {uri} is not a place that can be opened: allowed are a folder and URIs that begin with "
+            f"{what}: {uri} is not a place that can be opened: allowed are a folder and URIs that begin with "
             f"{', '.join(f'{scheme}://' for scheme in SCHEMES)}"
         )
     if parts.query or parts.fragment:
         raise InvalidInput(
-            f"lake: {uri}: nothing may follow the path; endpoints and keys are given by the environment (AWS_...)"
+            f"{what}: {uri}: nothing may follow the path; endpoints and keys are given by the environment (AWS_...)"
         )
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
-            raise InvalidInput(f"lake: {uri} names the host {parts.netloc}; write file:///folder")
+            raise InvalidInput(f"{what}: {uri} names the host {parts.netloc}; write file:///folder")
+        if not parts.path:
+            raise InvalidInput(f"{what}: {uri} names no folder; write file:///folder")
         return LocalPlace(os.path.abspath(unquote(parts.path)))
     try:
         return ObjectPlace(uri)
     except (store_errors.BaseError, ValueError) as error:
-        raise InvalidInput(f"lake: {uri} is not a place that can be opened: {first_line(error)}") from None
+        raise InvalidInput(f"{what}: {uri} is not a place that can be opened: {first_line(error)}") from None
 
 
 @cache

@@ -323,7 +323,7 @@ def test_invalid_location_is_refused_before_anything_is_created(tmp_path: Path) 
     folder = Folder(tmp_path)
     folder.write("a.csv", HEAD + lines(0, 3))
     for options, text in (
-        ({"buckets": 0}, "buckets: 0: must be from 1 to 4096"),
+        ({"buckets": 0}, "buckets: 0: must be a whole number from 1 to 4096"),
         ({"lake": ""}, "lake: empty"),
         ({"source": ""}, "source: empty"),
     ):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
 
 from causeway.audit.arrays import Array, select_top_findings
 from causeway.audit.bucket import BucketMessages
@@ -51,6 +52,7 @@ from causeway.audit.payments import (
     find_paid_messages,
     settle_payments,
 )
+from causeway.core.text import format_value
 from causeway.ledger.parts import READ_COLUMNS, BucketPart, MessageRun, TablePart, split_runs, split_table
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, LedgerEvent
 
@@ -83,6 +85,19 @@ TALLIES = (
 SIDES = ("source", "destination", "elsewhere")
 
 RunKey = TypeVar("RunKey")
+
+
+def require_limit(limit: object) -> None:
+    """Check a number of named findings.
+
+    Args:
+        limit: The number.
+
+    Raises:
+        InvalidInput: It is no whole number from 1 on.
+    """
+    if type(limit) is not int or limit < 1:
+        raise InvalidInput(f"limit: {format_value(limit)}: must be a whole number from 1 on")
 
 
 @dataclass(frozen=True)

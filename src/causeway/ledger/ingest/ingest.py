@@ -45,7 +45,7 @@ from causeway.ledger.ingest.sources import (
 from causeway.ledger.ingest.tasks import MAX_THREADS, Runner, SparkRunner, ThreadRunner
 from causeway.ledger.maintenance import maintain_ledger, remove_garbage
 from causeway.ledger.row_order import MAX_BUCKETS
-from causeway.ledger.store import Ledger, create_ledger, open_ledger
+from causeway.ledger.store import Ledger, create_ledger, open_ledger, require_bucket_count
 from causeway.storage.files import Storage
 
 if TYPE_CHECKING:
@@ -248,8 +248,8 @@ def open_target(lake: str, buckets: int | None = None) -> Ledger | None:
     """
     if not lake:
         raise InvalidInput("lake: empty; give a folder or URI")
-    if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
-        raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MAX_BUCKETS}")
+    if buckets is not None:
+        require_bucket_count(buckets)
     ledger = open_ledger(lake) if Storage(lake).exists(LEDGER_FILE) else None
     if ledger is not None and buckets is not None and buckets != ledger.buckets:
         raise InvalidInput(f"buckets: {buckets}: the ledger at {lake} has {ledger.buckets}, for good")
