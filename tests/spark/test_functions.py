@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from causeway_proofs.errors import InvalidInput
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import causeway as cw
 import causeway.spark as cs
@@ -27,12 +28,20 @@ from causeway.ledger.schema import TABLES
 from tests.recordings import Recordings
 from tests.support.common.command_line import Run, command_line
 
+
+def _read_journeys(spark: SparkSession, path: str) -> DataFrame:
+    """Read journeys, with a column that the mapping names and that no event of the recording has."""
+    absent = F.lit(None).cast("string")
+    return spark.read.json(path).withColumn("origin", F.col("origin").withField("blockNumber", absent))
+
+
 SOURCES: dict[str, tuple[Callable[[Recordings], Path], Callable[[SparkSession, str], DataFrame]]] = {
     "bridge-events": (
         lambda recordings: recordings.bridge_events,
         lambda spark, path: spark.read.csv(path, header=True),
     ),
     "ibc-packets": (lambda recordings: recordings.hub_packets, lambda spark, path: spark.read.parquet(path)),
+    "xcm-journeys": (lambda recordings: recordings.xcm_journeys, _read_journeys),
 }
 PLACES = ("source_file", "source_row")
 """Columns of a ledger that name the place of a record, a file or a partition."""
@@ -76,6 +85,7 @@ def _plain(value: Any) -> Any:
     ("kind", "lines"),
     [
         ("bridge-events", 1_000),
+        ("xcm-journeys", None),
         pytest.param("bridge-events", None, marks=pytest.mark.slow),
         pytest.param("ibc-packets", None, marks=pytest.mark.slow),
     ],

@@ -47,6 +47,7 @@ from causeway.storage.object_store import LocalPlace, open_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["FRAME_TABLES", "FrameLedger", "LedgerTables", "store", "store_records"]
 
@@ -203,7 +204,7 @@ def store_records(
     """
     session = _require_frame(records, "records").sparkSession
     mapping = mapping.model_copy(update={"format": ["parquet"]})
-    _require_records(records.columns, mapping)
+    _require_records([*_column_paths(records.schema)], mapping)
     if mapping.value:  # equal movements of one file are several, those of several files are one
         records = records.coalesce(1)
     with _temporary_place(session, folder) as temporary:
@@ -224,6 +225,17 @@ def store_records(
         commit_files(stored, takes, mapping, mapping_digest(mapping), SparkRunner(session), strict=True)
         temporary.remove(_RECORDS)
         return FrameLedger(session, temporary)
+
+
+def _column_paths(fields: StructType, before: str = "") -> Iterator[str]:
+    """Yield the names of columns; names within structs are paths such as ``origin.chainId``."""
+    from pyspark.sql.types import StructType
+
+    for field in fields:
+        if isinstance(field.dataType, StructType):
+            yield from _column_paths(field.dataType, f"{before}{field.name}.")
+        else:
+            yield f"{before}{field.name}"
 
 
 def _require_records(names: Sequence[str], mapping: MappingDocument) -> None:
