@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from causeway.dataframes.data_source import HeightPartition, LakeSource
+from causeway.dataframes.data_source import HeightPartition, LakeSource, require_known_options
 from causeway.network.network import LakeNetwork
 from causeway.spark.source import register_format
 from causeway.storage.lake import LakeError
@@ -64,7 +65,7 @@ def test_state_of_a_height_within_a_commit(spark: SparkSession, network: LakeNet
 
 
 @pytest.mark.parametrize(
-    ("text", "heights"), [("5-6", (5, 7)), ("5-", (5, None)), ("-6", (0, 7)), ("6", (6, 7)), ("7-6", (7, 7))]
+    ("text", "heights"), [("5-6", (5, 7)), ("5-", (5, None)), ("-6", (0, 7)), ("6", (6, 7)), ("6-6", (6, 7))]
 )
 def test_range_of_heights(text: str, heights: tuple[int, int | None]) -> None:
     assert HeightPartition.parse(text) == HeightPartition(*heights)
@@ -74,6 +75,11 @@ def test_range_of_heights(text: str, heights: tuple[int, int | None]) -> None:
 def test_other_texts_are_no_range_of_heights(text: str) -> None:
     with pytest.raises(LakeError, match=r"^heights: .*; allowed: ranges such as 10-20, 10- or -20$"):
         HeightPartition.parse(text)
+
+
+def test_range_of_heights_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(LakeError, match=r"^heights: '7-6'; the first must be at most the last$"):
+        HeightPartition.parse("7-6")
 
 
 def test_heights_select_the_files_to_open(spark: SparkSession, network: LakeNetwork) -> None:
@@ -121,12 +127,51 @@ def test_stream_delivers_each_row_once_to_a_sink_across_restarts(spark: SparkSes
         ({"table": "accounts", "heights": "1-2"}, "heights: 1-2; only of a log table: outbound, events"),
         ({"table": "accounts", "height": "-1"}, "height: '-1'; allowed: a whole number from 0"),
         ({"table": "accounts", "height": "4000"}, "4000"),
+        ({"table": "events", "hieghts": "1-2"}, 'option "hieghts": no such option; did you mean heights\\?'),
+        ({"table": "events", "event": "sent"}, 'option "event": no such option; there are 6: path, table, height,'),
+        ({"table": "events", "startingHeight": "x"}, "startingHeight: 'x'; allowed: a whole number from 0"),
+        ({"table": "events", "startingHeight": "9" * 19}, "startingHeight: '9{19}'; allowed: a whole number from 0"),
+        ({"table": "events", "maxHeightsPerTrigger": "0"}, "maxHeightsPerTrigger: 0; allowed: a whole number from 1"),
+        ({"table": "events", "startingHeight": "3"}, "startingHeight: 3; only of streams; heights selects rows"),
     ],
 )
 def test_unreadable_input_is_reported(network: LakeNetwork, options: dict[str, str], text: str) -> None:
     source = LakeSource({"path": network.lake.storage.uri, **options})
     with pytest.raises(LakeError, match=text):
         source.reader(source.schema()).partitions()
+
+
+def test_options_of_batches_are_refused_in_streams(network: LakeNetwork) -> None:
+    source = LakeSource({"path": network.lake.storage.uri, "table": "events", "heights": "1-2"})
+    with pytest.raises(LakeError, match=r"^heights: 1-2; not of streams; they have startingHeight$"):
+        source.streamReader(source.schema())
+
+
+@pytest.mark.parametrize(
+    "offset", [{}, [], 7, {"height": -1}, {"height": "3"}, {"height": True}, {"height": 1, "a": 2}]
+)
+def test_damaged_offsets_are_refused(network: LakeNetwork, offset: Any) -> None:
+    source = LakeSource({"path": network.lake.storage.uri, "table": "events"})
+    stream, error = source.streamReader(source.schema()), r'^checkpoint: offset .*; must be {"height": NUMBER}, as a'
+    for call in (
+        lambda: stream.latestOffset(offset),
+        lambda: stream.partitions(offset, {"height": 9}),
+        lambda: stream.partitions({"height": 0}, offset),
+    ):
+        with pytest.raises(LakeError, match=error):
+            call()
+    with pytest.raises(LakeError, match=r"^checkpoint: offset {.height.: 2}; must be a height from 3, the start"):
+        stream.partitions({"height": 3}, {"height": 2})
+
+
+def test_properties_of_tables_are_no_options() -> None:
+    """Spark adds them to the options of a table of its catalog."""
+    known = LakeSource.known_options
+    table = {"provider": "causeway", "owner": "me", "location": "s3://b/l", "path": "s3://b/l", "option.heights": "3"}
+    require_known_options({**table, "heights": "3", "comment": "c"}, known)
+    with pytest.raises(LakeError, match=r'^option "hieghts": no such option; did you mean heights\?$'):
+        require_known_options({**table, "option.hieghts": "3"}, known)
+    require_known_options({"startingheight": "3"}, known)
 
 
 def test_only_log_tables_stream(spark: SparkSession, network: LakeNetwork) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -61,6 +62,14 @@ def test_options_select_rows(ledger: OpenedLedger, spark: SparkSession) -> None:
         ({"table": "lanes"}, "table: lanes; allowed: ledger, "),
         ({}, "table: missing; allowed: ledger, "),
         ({"table": "ledger", "height": "3"}, "height: a ledger is read as of its last commit"),
+        ({"table": "ledger", "evnt": "sent"}, 'option "evnt": no such option; did you mean event\\?'),
+        (
+            {"table": "ledger", "index": "3"},
+            "index: 3; only text columns select rows: protocol, .*; use where for others",
+        ),
+        ({"table": "ledger", "heights": "3-4"}, 'option "heights": no such option; '),
+        ({"table": "ledger", "startingHeight": "3"}, 'option "startingheight": no such option; '),
+        ({"table": "ledger", "maxCommitsPerTrigger": "2"}, "maxCommitsPerTrigger: 2; only of streams"),
     ],
 )
 def test_wrong_options_are_refused(
@@ -74,6 +83,35 @@ def test_only_tables_that_grow_are_streams(ledger: OpenedLedger) -> None:
     for table in ("observed", "waiting"):
         with pytest.raises(LakeError, match=rf"^table: {table}: only tables that grow are streams: ledger, value,"):
             NetworkSource({"path": ledger.place, "table": table}).streamReader(StructType())
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", ""])
+def test_wrong_limit_is_refused_when_the_stream_is_read(limit: str, ledger: OpenedLedger, spark: SparkSession) -> None:
+    register_format(spark)
+    stream = spark.readStream.format("causeway").options(table="ledger", maxCommitsPerTrigger=limit)
+    with pytest.raises(PySparkException, match=f"maxCommitsPerTrigger: '?{limit}'?; allowed: a whole number from"):
+        stream.load(ledger.place)
+
+
+DAMAGED = [{}, [], "x", 3, {"number": 0}, {"number": "0", "digest": "a" * 64}, {"number": 0, "digest": ""}]
+
+
+@pytest.mark.parametrize("offset", [*DAMAGED, {"number": -1, "digest": "a" * 64}, {"number": 0, "digest": "x", "a": 1}])
+def test_damaged_offsets_are_refused(offset: Any, ledger: OpenedLedger) -> None:
+    source = NetworkSource({"path": ledger.place, "table": "ledger"})
+    stream = source.streamReader(source.schema())
+    begin, end = stream.initialOffset(), stream.latestOffset()  # type: ignore[attr-defined]
+    for call in (
+        lambda: stream.latestOffset(offset, None),  # type: ignore[attr-defined]
+        lambda: stream.partitions(offset, end),
+        lambda: stream.partitions(begin, offset),
+    ):
+        with pytest.raises(
+            LakeError, match=r'^checkpoint: offset .*; must be {"number": COMMIT, "digest": DIGEST}, as'
+        ):
+            call()
+    with pytest.raises(LakeError, match=r"^checkpoint: offset {.number.: -1, .*; must be a commit after 0, the start"):
+        stream.partitions(end, begin)
 
 
 class Stream:
@@ -94,6 +132,12 @@ class Stream:
         assert done.awaitTermination(120)
         self.batches |= found
         return found
+
+    def replace_last_offset(self, text: str) -> None:
+        """Edit the end of the last micro-batch in the checkpoint."""
+        last = max((self._folder / "notes" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        last.write_text("\n".join([*last.read_text().splitlines()[:-1], text]))
+        (last.parent / f".{last.name}.crc").unlink()
 
     def forget_last_batch(self) -> int:
         """Leave the checkpoint as a driver does that is killed after its last micro-batch."""
@@ -125,6 +169,15 @@ def test_stream_yields_the_rows_of_each_commit_once(spark: SparkSession, tmp_pat
     grow(folder, 12, 20)
     remove_garbage(open_ledger(folder.lake), kept=0.0)
     with pytest.raises(PySparkException, match=rf"commit {ledger.number}: their rows are only in merged files"):
+        stream.drain()
+
+
+def test_stream_refuses_an_edited_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    folder, stream = Folder(tmp_path), Stream(spark, tmp_path)
+    grow(folder, 0, 2)
+    assert len(stream.drain()) == 1
+    stream.replace_last_offset("{}")
+    with pytest.raises(PySparkException, match=r'LakeError: checkpoint: offset {}; must be {"number": COMMIT, "digest'):
         stream.drain()
 
 

@@ -8,7 +8,7 @@ For Spark users without the Causeway API: call ``causeway.spark.register_format(
 Options: ``path`` (or the argument of ``load``), the folder or URI of the lake; ``table``, a log or topology table, or a
 state table at one ``height`` (by default the last); ``heights`` of a log table, as in ``10-20``, ``10-`` or ``-20``, to
 open only the files with them. A height within a commit is re-executed. Streams read log tables only, with the options
-``startingHeight`` (0) and ``maxHeightsPerTrigger`` (no limit).
+``startingHeight`` (0) and ``maxHeightsPerTrigger`` (no limit). Other options are refused.
 
 Filters are left to Spark: up to 4.3 at least, it keeps a filter that a Python source has taken for later queries of the
 same DataFrame, which then miss rows.
@@ -17,11 +17,12 @@ The offset of a stream is the next height. The rows of a height never change, co
 each batch once (Parquet files, for example) receives each row exactly once across restarts. All rows are verified
 against the seals.
 
-Errors: ``LakeError`` for invalid options, ``LakeDamaged`` for corrupted files.
+Errors: ``LakeError`` for invalid options and offsets, ``LakeDamaged`` for corrupted files.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from pyspark.sql.types import StructType
 
 from causeway.cluster.streams import LIMITED_STREAMS, AvailableNow, read_limit
 from causeway.cluster.types import spark_schema, to_spark_columns
+from causeway.core.text import suggest_known, truncate_text
 from causeway.storage.lake import Lake, LakeError
 from causeway.storage.seals import Seal, parse_seal
 from causeway.storage.table_schemas import TOPOLOGY_SCHEMAS, StateReader, TableSchemas, replay_between
@@ -49,6 +51,16 @@ from causeway.storage.table_schemas import TOPOLOGY_SCHEMAS, StateReader, TableS
 SPARK_FORMAT = "causeway"
 
 HEIGHT = "height"
+
+HEIGHTS = "heights"
+
+STARTING_HEIGHT, MAX_HEIGHTS = "startingHeight", "maxHeightsPerTrigger"
+
+BATCH_OPTIONS, STREAM_OPTIONS = (HEIGHT, HEIGHTS), (STARTING_HEIGHT, MAX_HEIGHTS)
+"""Options of a lake that select rows of a batch, and those of streams."""
+
+_TABLE_MARK, _TABLE_OPTION = "provider", "option."
+"""What Spark adds to the options of a table of its catalog: properties, and the user's own options once more."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +75,15 @@ class HeightPartition:
         """Parse ``10-20``, ``10-``, ``-20`` or ``10``.
 
         Raises:
-            LakeError: The text is no range.
+            LakeError: The text is no range, or its first height is above its last.
         """
         found = re.fullmatch(r"(?P<first>\d{1,18})?-(?P<last>\d{1,18})?|(?P<one>\d{1,18})", text, re.ASCII)
         if found is None or text == "-":
             raise LakeError(f"heights: {text!r}; allowed: ranges such as 10-20, 10- or -20")
-        last = found["one"] or found["last"]
-        return cls(int(found["one"] or found["first"] or 0), None if last is None else int(last) + 1)
+        first, last = int(found["one"] or found["first"] or 0), found["one"] or found["last"]
+        if last is not None and first > int(last):
+            raise LakeError(f"heights: {text!r}; the first must be at most the last")
+        return cls(first, None if last is None else int(last) + 1)
 
 
 @dataclass
@@ -118,12 +132,14 @@ class SourceOptions:
         if table not in known:
             raise LakeError(f"table: {table or 'missing'}; allowed: {', '.join(known)}")
         self.table: str = table
+        self.first = parse_whole_number(options, STARTING_HEIGHT, 0) or 0
+        self.most = parse_limit(options, MAX_HEIGHTS)
         self.height = parse_whole_number(options, HEIGHT, None)
         if self.height is not None and self.table not in self.schemas.state:
             raise LakeError("height: only a state table is read at one height; heights has those of a log table")
-        self.heights = HeightPartition.parse(options["heights"]) if "heights" in options else HeightPartition()
-        if "heights" in options and not self.is_log:
-            raise LakeError(f"heights: {options['heights']}; only of a log table: {', '.join(self.schemas.logs)}")
+        self.heights = HeightPartition.parse(options[HEIGHTS]) if HEIGHTS in options else HeightPartition()
+        if HEIGHTS in options and not self.is_log:
+            raise LakeError(f"heights: {options[HEIGHTS]}; only of a log table: {', '.join(self.schemas.logs)}")
 
     @property
     def is_log(self) -> bool:
@@ -179,6 +195,7 @@ class LakeSource(DataSource):
     """The data source of lakes, without re-execution of heights."""
 
     options: MutableMapping[str, str]
+    known_options: tuple[str, ...] = ("path", "table", *BATCH_OPTIONS, *STREAM_OPTIONS)
 
     @classmethod
     def name(cls) -> str:
@@ -191,6 +208,7 @@ class LakeSource(DataSource):
 
     @cached_property
     def _source(self) -> SourceOptions:
+        require_known_options(self.options, self.known_options)
         return SourceOptions(self.options, self.state_at)
 
     def schema(self) -> StructType:
@@ -202,20 +220,27 @@ class LakeSource(DataSource):
         return spark_schema(self._source.schema)
 
     def reader(self, schema: StructType) -> LakeReader:
-        """Return a reader of the table at its current state."""
-        return LakeReader(self._source, schema)
+        """Return a reader of the table at its current state.
+
+        Raises:
+            LakeError: an option is one of streams.
+        """
+        source = self._source
+        refuse_options(self.options, STREAM_OPTIONS, f"only of streams; {HEIGHTS} selects rows of a log table")
+        return LakeReader(source, schema)
 
     def streamReader(self, schema: StructType) -> LakeStreamReader:  # noqa: N802 - Spark's name
         """Return a reader of a log table, height by height.
 
         Raises:
-            LakeError: the table is not a log.
+            LakeError: the table is not a log, or an option is not one of streams.
         """
         if not self._source.is_log:
             raise LakeError(
                 f"table: {self._source.table}: only log tables grow: {', '.join(self._source.schemas.logs)}"
             )
-        return LakeStreamReader(self._source, schema, self.options)
+        refuse_options(self.options, BATCH_OPTIONS, f"not of streams; they have {STARTING_HEIGHT}")
+        return LakeStreamReader(self._source, schema)
 
 
 class LakeReader(DataSourceReader):
@@ -236,24 +261,23 @@ class LakeReader(DataSourceReader):
 class LakeStreamReader(DataSourceStreamReader, AvailableNow):
     """A stream reader of a log table. An offset is ``{"height": NEXT_HEIGHT}``."""
 
-    def __init__(self, source: SourceOptions, schema: StructType, options: Mapping[str, str]) -> None:
+    def __init__(self, source: SourceOptions, schema: StructType) -> None:
         self._source, self._schema = source, to_arrow_schema(schema)
-        self._first = parse_whole_number(options, "startingHeight", 0) or 0
-        self._most = parse_limit(options, "maxHeightsPerTrigger")
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the start offset of a new query."""
-        return {HEIGHT: self._first}
+        return {HEIGHT: self._source.first}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
         """Return the maximum number of heights in a batch."""
-        return read_limit(self._most)
+        return read_limit(self._source.most)
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the end of the next batch: the last committed height, or the read limit."""
         end = self._source.lake.last_height() + 1 if self._end is None else self._end
-        first, most = (self._first if start is None else start[HEIGHT]), getattr(limit, "max_files", None)
+        first = self._source.first if start is None else _parse_offset(start)
+        most = getattr(limit, "max_files", None)
         return {HEIGHT: max(first, end if most is None else min(end, first + most))}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -261,8 +285,15 @@ class LakeStreamReader(DataSourceStreamReader, AvailableNow):
         self._end = self._source.lake.last_height() + 1
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Return the files that contain the heights of a batch."""
-        return self._source.parts(HeightPartition(start[HEIGHT], end[HEIGHT]))
+        """Return the files that contain the heights of a batch.
+
+        Raises:
+            LakeError: an offset of the checkpoint is damaged.
+        """
+        first, after = _parse_offset(start), _parse_offset(end)
+        if first > after:
+            raise damaged_offset(end, f"a height from {first}, the start of its batch")
+        return self._source.parts(HeightPartition(first, after))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a file at the heights of its batch."""
@@ -278,7 +309,7 @@ def parse_whole_number(options: Mapping[str, str], name: str, otherwise: int | N
     text = options.get(name)
     if text is None:
         return otherwise
-    if not (text.isascii() and text.isdecimal()):
+    if not re.fullmatch("[0-9]{1,18}", text):
         raise LakeError(f"{name}: {text!r}; allowed: a whole number from 0")
     return int(text)
 
@@ -295,6 +326,61 @@ def parse_limit(options: Mapping[str, str], name: str) -> int | None:
     if most is not None and not LIMITED_STREAMS:
         raise LakeError(f"{name}: {most}; PySpark {pyspark.__version__} reads all, 4.2 has limits")
     return most
+
+
+def require_known_options(options: Mapping[str, str], known: Sequence[str]) -> None:
+    """Refuse unknown options, in any case, as Spark ignores it; the properties of a table of its catalog are allowed.
+
+    Args:
+        options: The options.
+        known: Names of the allowed options.
+
+    Raises:
+        LakeError: An option is unknown.
+    """
+    allowed = {name.lower() for name in known}
+    names = [name.lower() for name in options]
+    if _TABLE_MARK in names:
+        names = [name.removeprefix(_TABLE_OPTION) for name in names if name.startswith(_TABLE_OPTION)]
+    for name in names:
+        if name not in allowed:
+            raise LakeError(f"option {suggest_known('option', name, known)}")
+
+
+def refuse_options(options: Mapping[str, str], names: Sequence[str], reason: str) -> None:
+    """Refuse options that do not apply.
+
+    Args:
+        options: The options.
+        names: Names of the refused options.
+        reason: The end of the error.
+
+    Raises:
+        LakeError: One of them is set.
+    """
+    for name in names:
+        if name in options:
+            raise LakeError(f"{name}: {options[name]}; {reason}")
+
+
+def damaged_offset(offset: object, allowed: str) -> LakeError:
+    """Return the error about an offset of a checkpoint that no stream wrote.
+
+    Args:
+        offset: The offset.
+        allowed: The offsets that are allowed.
+    """
+    return LakeError(
+        f"checkpoint: offset {truncate_text(json.dumps(offset))}; must be {allowed}; start with a new checkpoint"
+    )
+
+
+def _parse_offset(offset: object) -> int:
+    """Return the height of an offset of a checkpoint."""
+    height = offset.get(HEIGHT) if isinstance(offset, dict) and len(offset) == 1 else None
+    if type(height) is not int or not 0 <= height < 1 << 63:
+        raise damaged_offset(offset, f'{{"{HEIGHT}": NUMBER}}, as a stream writes it')
+    return height
 
 
 def _read_verified(lake: Lake, file: FilePartition) -> pa.Table:

@@ -7,6 +7,7 @@ again comes again. Rows of messages that wait for a lane come with the commit th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from causeway.cluster.streams import AvailableNow, read_limit
 from causeway.cluster.types import to_spark_columns
-from causeway.dataframes.data_source import parse_limit
+from causeway.dataframes.data_source import damaged_offset, parse_limit, refuse_options, require_known_options
 from causeway.dataframes.ledger_tables import to_spark_schema
 from causeway.ledger.commits import REWRITTEN_TABLES, StoredFile, table_schema
 from causeway.ledger.history import CommitPosition, added_files, position_after, require_position
@@ -26,6 +27,8 @@ from causeway.ledger.store import Ledger, open_ledger
 from causeway.storage.lake import LakeError
 
 __all__ = ["LedgerReader", "LedgerStreamReader", "open_table"]
+
+MAX_COMMITS = "maxCommitsPerTrigger"
 
 GROWING_TABLES = tuple(table for table in TABLES if table not in REWRITTEN_TABLES)
 """Tables to which commits only add rows."""
@@ -46,20 +49,30 @@ class CommitsPartition(BucketPartition):
 
 
 def open_table(options: Mapping[str, str]) -> tuple[Ledger, str]:
-    """Open the ledger at ``path``, and check the option ``table``.
+    """Open the ledger at ``path``, and check the options.
 
     Args:
         options: Options of the data source.
 
     Raises:
-        LakeError: The table is missing or unknown, or an option is of lakes only.
+        LakeError: The table is missing or unknown, or another option is.
     """
     table = options.get("table") or ""
     if table not in TABLES:
         raise LakeError(f"table: {table or 'missing'}; allowed: {', '.join(TABLES)}")
     if "height" in options:
         raise LakeError("height: a ledger is read as of its last commit; only a state table of a lake has heights")
+    texts = _text_columns(table)
+    others = [name for name in table_schema(table).names if name not in texts]
+    refuse_options(options, others, f"only text columns select rows: {', '.join(texts)}; use where for others")
+    require_known_options(options, ("path", "table", MAX_COMMITS, *texts))
+    parse_limit(options, MAX_COMMITS)
     return open_ledger(options["path"]), table
+
+
+def _text_columns(table: str) -> list[str]:
+    """Return the names of the columns whose values select rows."""
+    return [field.name for field in to_spark_schema(table_schema(table)) if pa.types.is_string(field.type)]
 
 
 class _TableReader:
@@ -72,8 +85,7 @@ class _TableReader:
 
     def __init__(self, table: str, options: Mapping[str, str]) -> None:
         self.table, self._schema = table, to_spark_schema(table_schema(table))
-        texts = [field.name for field in self._schema if pa.types.is_string(field.type)]
-        self._condition = {name: (options[name],) for name in texts if name in options}
+        self._condition = {name: (options[name],) for name in _text_columns(table) if name in options}
 
     def rows(self, ledger: Ledger, bucket: int | None) -> Iterator[pa.RecordBatch]:
         """Read the rows of a bucket, compared with their seals; None: of all buckets."""
@@ -89,9 +101,13 @@ class LedgerReader(DataSourceReader):
         ledger: The ledger.
         table: Name of the table.
         options: Options of the data source.
+
+    Raises:
+        LakeError: An option is one of streams.
     """
 
     def __init__(self, ledger: Ledger, table: str, options: Mapping[str, str]) -> None:
+        refuse_options(options, (MAX_COMMITS,), "only of streams")
         self._ledger, self._reader = ledger, _TableReader(table, options)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -123,7 +139,7 @@ class LedgerStreamReader(DataSourceStreamReader, AvailableNow):
             raise LakeError(f"table: {table}: only tables that grow are streams: {', '.join(GROWING_TABLES)}")
         self._uri, self._reader = ledger.storage.uri, _TableReader(table, options)
         self._empty = replace(ledger, live=(), recent=(), gone=())
-        self._most = parse_limit(options, "maxCommitsPerTrigger")
+        self._most = parse_limit(options, MAX_COMMITS)
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -136,7 +152,8 @@ class LedgerStreamReader(DataSourceStreamReader, AvailableNow):
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch: the last commit, or the read limit."""
-        ledger, after, most = open_ledger(self._uri), CommitPosition(**(start or {})), getattr(limit, "max_files", None)
+        ledger, most = open_ledger(self._uri), getattr(limit, "max_files", None)
+        after = CommitPosition() if start is None else _parse_offset(start)
         require_position(ledger, after)
         end = ledger.number if self._end is None else max(self._end, after.number)
         if most is not None and after.number >= 0:
@@ -148,9 +165,15 @@ class LedgerStreamReader(DataSourceStreamReader, AvailableNow):
         self._end = open_ledger(self._uri).number
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return a partition for each bucket with rows of a batch, and one for files with rows of all buckets."""
-        ledger = open_ledger(self._uri)
-        commits = added_files(ledger, self._reader.table, CommitPosition(**start), CommitPosition(**end))
+        """Return a partition for each bucket with rows of a batch, and one for files with rows of all buckets.
+
+        Raises:
+            LakeError: An offset of the checkpoint is damaged.
+        """
+        ledger, first, last = open_ledger(self._uri), _parse_offset(start), _parse_offset(end)
+        if first != last and first.number >= last.number:
+            raise damaged_offset(end, f"a commit after {first.number}, the start of its batch")
+        commits = added_files(ledger, self._reader.table, first, last)
         found: dict[int | None, list[list[StoredFile]]] = {}
         for files in commits:
             named = sorted({file.bucket for file in files if file.bucket is not None})
@@ -165,3 +188,15 @@ class LedgerStreamReader(DataSourceStreamReader, AvailableNow):
         assert isinstance(partition, CommitsPartition)
         for files in partition.commits:
             yield from self._reader.rows(replace(self._empty, live=tuple(files)), partition.bucket)
+
+
+def _parse_offset(offset: Any) -> CommitPosition:
+    """Parse an offset of a checkpoint; its defaults would begin again."""
+    if isinstance(offset, dict) and offset.keys() == asdict(CommitPosition()).keys():
+        position = CommitPosition(**offset)
+        number, digest = position.number, position.digest
+        if position == CommitPosition() or (
+            type(number) is int and number >= 0 and re.fullmatch("[0-9a-f]{64}", str(digest))
+        ):
+            return position
+    raise damaged_offset(offset, '{"number": COMMIT, "digest": DIGEST}, as a stream writes it')

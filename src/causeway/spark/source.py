@@ -35,6 +35,8 @@ from causeway.storage.table_schemas import StateReader
 class NetworkSource(data_source.LakeSource):
     """The data source; ``register_format`` adds it to a session."""
 
+    known_options = (*data_source.LakeSource.known_options, "programs")
+
     @cached_property
     def _ledger(self) -> tuple[Ledger, str] | None:
         """The ledger and the table of the options; None for a lake."""
@@ -50,7 +52,11 @@ class NetworkSource(data_source.LakeSource):
         return super().schema() if self._ledger is None else spark_schema(table_schema(self._ledger[1]))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # type: ignore[override]
-        """Return a reader of the table at its current state."""
+        """Return a reader of the table at its current state.
+
+        Raises:
+            LakeError: An option is one of streams.
+        """
         return super().reader(schema) if self._ledger is None else LedgerReader(*self._ledger, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # type: ignore[override]  # noqa: N802
