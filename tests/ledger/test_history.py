@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from causeway_proofs.errors import InvalidInput
 
 from causeway.ledger import maintenance
 from causeway.ledger.history import (
@@ -78,6 +81,40 @@ def test_removed_manifests_are_replaced_by_a_checkpoint_from_the_beginning_only(
         added(ledger, first, last)
     with pytest.raises(HistoryLost, match=r"commit 1: "):
         position_after(ledger, 1)
+
+
+@pytest.mark.parametrize(("retention", "stay"), [(None, False), ("90min", False), ("3h", True), ("2d", True)])
+def test_setting_keeps_merged_files_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retention: str | None, stay: bool
+) -> None:
+    folder = Folder(tmp_path)
+    second = position_after(grow(folder, 0, 2), 1)
+    ledger = grow(folder, 2, 12)
+    then = time.time() - 2 * 3600
+    for path in Path(folder.lake).rglob("*.*"):
+        os.utime(path, (then, then))
+    if retention is not None:
+        monkeypatch.setenv("CAUSEWAY_RETENTION", retention)
+    ledger = grow(folder, 12, 13)
+    last = position_after(ledger, ledger.number)
+    if stay:
+        assert added(ledger, second, last) == [[2 * number, 2 * number + 1] for number in range(2, 13)]
+    else:
+        with pytest.raises(HistoryLost):
+            added(ledger, second, last)
+
+
+@pytest.mark.parametrize("value", ["", "5", "-1h", "2 weeks", "1e3s", "infs"])
+def test_wrong_retention_is_refused_before_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    folder = Folder(tmp_path)
+    number = grow(folder, 0, 1).number
+    monkeypatch.setenv("CAUSEWAY_RETENTION", value)
+    error = rf"^CAUSEWAY_RETENTION: '{value}': must be a time such as 90s, 30min, 2h or 2d$"
+    with pytest.raises(InvalidInput, match=error):
+        grow(folder, 1, 2)
+    assert open_ledger(folder.lake).number == number
 
 
 @pytest.mark.parametrize("change", [lambda position: position, lambda position: replace(position, digest="0" * 64)])

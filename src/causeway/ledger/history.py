@@ -1,7 +1,7 @@
 """The commits of a ledger in order, and the rows that each of them added to a table.
 
 A merge writes rows again in other files, and maintenance removes the merged files and old manifests after a while. So
-the rows of a commit are known while its manifest and its files exist, at least for ``RETENTION_SECONDS``.
+the rows of a commit are known while its manifest and its files exist, at least for ``CAUSEWAY_RETENTION``.
 """
 
 from __future__ import annotations

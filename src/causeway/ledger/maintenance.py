@@ -29,6 +29,7 @@ from causeway.ledger.commits import (
     inputs_table,
     table_schema,
 )
+from causeway.ledger.retention import retention_seconds
 from causeway.ledger.row_order import LAYOUTS, drop_repeats
 from causeway.ledger.schema import TABLES
 from causeway.ledger.store import LOOSE_TABLES, Ledger, LedgerWriter, StoredFile, group_by_bucket
@@ -37,9 +38,6 @@ from causeway.storage.object_store import AlreadyExists
 
 CHECKPOINT_EVERY = 32
 """Number of commits between two checkpoints."""
-
-RETENTION_SECONDS = 3600.0
-"""Retention of removed files for earlier readers, in seconds."""
 
 FILES_PER_MERGE = 8
 """Number of files of similar size in a bucket that are merged."""
@@ -62,20 +60,22 @@ class FileMerge:
     spread: bool = False
 
 
-def maintain_ledger(ledger: Ledger, threads: int = 1, kept: float = RETENTION_SECONDS) -> Ledger:
+def maintain_ledger(ledger: Ledger, threads: int = 1, kept: float | None = None) -> Ledger:
     """Merge files, write a due checkpoint, and remove garbage.
 
     Args:
         ledger: The ledger as of its last commit.
         threads: Number of threads.
-        kept: Retention of removed files, in seconds.
+        kept: Retention of removed files, in seconds; None: that of ``CAUSEWAY_RETENTION``.
 
     Returns:
         The ledger afterwards.
 
     Raises:
         CommitLost: Another process committed.
+        InvalidInput: The variable is no duration.
     """
+    kept = retention_seconds() if kept is None else kept
     while found := plan_merges(ledger):
         ledger = _commit_merges(ledger, found, threads)
     if ledger.number - ledger.checkpoint >= CHECKPOINT_EVERY:
@@ -221,13 +221,17 @@ def _write_checkpoint(ledger: Ledger, kept: float) -> Ledger:
     return replace(ledger, recent=(), checkpoint=ledger.number, gone=gone)
 
 
-def remove_garbage(ledger: Ledger, kept: float = RETENTION_SECONDS) -> None:
+def remove_garbage(ledger: Ledger, kept: float | None = None) -> None:
     """Remove merged files after their retention, and remains of killed processes.
 
     Args:
         ledger: The ledger.
-        kept: Retention of removed files, in seconds.
+        kept: Retention of removed files, in seconds; None: that of ``CAUSEWAY_RETENTION``.
+
+    Raises:
+        InvalidInput: The variable is no duration.
     """
+    kept = retention_seconds() if kept is None else kept
     storage, is_young = ledger.storage, _young_commits(ledger, kept)
     counting = {file.path for file in ledger.live} | {path for path, since in ledger.gone if is_young(since)}
     for path in _table_files(ledger):
@@ -278,4 +282,4 @@ def _modified_within(ledger: Ledger, path: str, seconds: float) -> bool:
     return modified is not None and modified > time.time() - seconds
 
 
-__all__ = ["RETENTION_SECONDS", "current_inputs", "maintain_ledger", "plan_merges", "remove_garbage", "split_by_bucket"]
+__all__ = ["current_inputs", "maintain_ledger", "plan_merges", "remove_garbage", "split_by_bucket"]

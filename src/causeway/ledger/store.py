@@ -52,6 +52,7 @@ from causeway.ledger.commits import (
     table_schema,
 )
 from causeway.ledger.encodings import text_slices
+from causeway.ledger.retention import retention_seconds
 from causeway.ledger.row_order import LAYOUTS, MAX_BUCKETS, drop_repeats, message_buckets
 from causeway.ledger.schema import BOUNDED, DELTAS
 from causeway.storage.commit_log import decoded, encoded, read_record
@@ -499,9 +500,13 @@ class LedgerWriter:
         ledger: The ledger as of its last commit.
         token: Unique part of file names. Two processes that write the same commit use different names, and one of the
             two commits counts.
+
+    Raises:
+        InvalidInput: ``CAUSEWAY_RETENTION``, which the maintenance after a commit needs, is no duration.
     """
 
     def __init__(self, ledger: Ledger, token: str | None = None) -> None:
+        retention_seconds()
         self.ledger = ledger
         self.token = token or uuid.uuid4().hex[:16]
         self._files: list[StoredFile] = []

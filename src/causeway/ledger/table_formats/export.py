@@ -1,8 +1,8 @@
 """Export a ledger: one snapshot of each table for each commit.
 
 A snapshot names its commit, so that a repeated export adds the later commits only, also after a kill between two
-tables. Compaction removes files an hour after it merged them. A commit whose rows are only in merged files has no
-snapshot; its rows are in that of the merge.
+tables. Compaction removes merged files after ``CAUSEWAY_RETENTION``. A commit whose rows are only in merged files has
+no snapshot; its rows are in that of the merge.
 """
 
 from __future__ import annotations
