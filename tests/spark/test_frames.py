@@ -277,6 +277,70 @@ def test_records_without_the_columns_of_a_mapping_are_refused_before_a_job(spark
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == before
 
 
+SENT = MappingDocument.model_validate(
+    {
+        "format": "parquet",
+        "stated_by": "me",
+        "fields": {
+            **{name: {"text": name} for name in ("protocol", "source", "destination", "lane", "chain")},
+            "kind": {"text": "request"},
+            "index": "origin.index",
+            "time": {"column": "time", "optional": True},
+        },
+        "events": [{"event": {"text": "sent"}}],
+    }
+)
+
+
+@pytest.mark.parametrize("zone", ["GMT+8", "UTC+1", "Z", "America/New_York"])
+def test_times_are_the_same_in_any_time_zone_of_the_session(spark: SparkSession, zone: str) -> None:
+    records = spark.sql(f"select timestamp'{NOON} UTC' time, struct(id as index) origin from range(2)")
+    windows = spark.sql(f"select 'chain' chain, timestamp'{NOON} UTC' first_time, timestamp'{NOON} UTC' last_time")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        with cs.ingest(records, SENT) as ledger:
+            assert set(ledger.ledger.arrow()["time"].to_pylist()) == {NOON.replace(tzinfo=dt.UTC)}
+            rows = ledger.ledger.spark(spark)
+            assert set(rows.select("time").toArrow()["time"].cast(pa.timestamp("us", "UTC")).to_pylist()) == {
+                NOON.replace(tzinfo=dt.UTC)
+            }
+            with cs.store(rows, observed=windows) as stored:
+                assert set(stored.ledger.arrow()["time"].to_pylist()) == {NOON.replace(tzinfo=dt.UTC)}
+                assert stored.observed.arrow()["last_time"].to_pylist() == [NOON.replace(tzinfo=dt.UTC)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_only_the_columns_of_a_mapping_are_read(spark: SparkSession) -> None:
+    """They are named exactly; those within structs by path, or a name with points."""
+    others = "interval '1' year y, interval '1' day d, struct() nothing, map(1, 2) m, 1 o, 2 o"
+    for index in ("struct(id as index, interval '1' year as other, 7 as INDEX_) origin", "id `origin.index`"):
+        records = spark.sql(f"select {others}, 7 TIME, {index} from range(2)")
+        with cs.ingest(records, SENT) as ledger:
+            assert sorted(ledger.ledger.arrow()["index"].to_pylist()) == [0, 1]
+    for columns, error in {
+        "1 `origin.index`, interval '1' year time": 'records: column "time" is interval year; a mapping reads text, .*',
+        "1 `origin.index`, struct(1 as index) origin": 'records: "origin.index": there are two columns of this name',
+        "1 `origin.index`, null time, null time": 'records: "time": there are two columns of this name',
+        "struct() origin": r'records: column for index: "origin\.index": no such column; there are 0: none',
+    }.items():
+        with pytest.raises(InvalidInput, match=f"^{error}$"):
+            cs.ingest(spark.sql(f"select {columns}"), SENT)
+
+
+def test_index_may_stand_beside_a_column_that_differs_in_case(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        rows = spark.createDataFrame([ROW], SMALL).withColumn("INDEX", F.lit(7))
+        with cs.store(rows) as stored:
+            assert stored.ledger.arrow()["index"].to_pylist() == [1]
+        records = rows.select(F.struct(F.col("index"), F.col("INDEX")).alias("origin"))
+        with cs.ingest(records, SENT) as ledger:
+            assert ledger.ledger.arrow()["index"].to_pylist() == [1]
+    finally:
+        spark.conf.set("spark.sql.caseSensitive", "false")
+
+
 def test_equal_movements_of_value_count_for_any_partitions(spark: SparkSession) -> None:
     """As those of one file."""
     mapping = MappingDocument.model_validate(

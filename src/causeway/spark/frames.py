@@ -31,6 +31,7 @@ from causeway.ledger.ingest.columns import match_names
 from causeway.ledger.ingest.commit import commit_files
 from causeway.ledger.ingest.ingest import mapping_digest
 from causeway.ledger.ingest.mapping import MappingDocument
+from causeway.ledger.ingest.parquet import READABLE
 from causeway.ledger.ingest.records import plan_reading
 from causeway.ledger.ingest.row_sections import FILE, iterate_fields
 from causeway.ledger.ingest.sources import PendingInput, inspect_file
@@ -46,8 +47,8 @@ from causeway.storage.files import Storage
 from causeway.storage.object_store import LocalPlace, open_place
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 __all__ = ["FRAME_TABLES", "FrameLedger", "LedgerTables", "store", "store_records"]
 
@@ -202,17 +203,17 @@ def store_records(
         InvalidInput: The columns or records do not fit the mapping, or workers do not see the folder.
         TaskFailed: A Spark task failed.
     """
-    session = _require_frame(records, "records").sparkSession
+    session = _require_frame(records, _RECORDS).sparkSession
     mapping = mapping.model_copy(update={"format": ["parquet"]})
-    _require_records([*_column_paths(records.schema)], mapping)
+    selected, names = _select_records(records, mapping)
     if mapping.value:  # equal movements of one file are several, those of several files are one
-        records = records.coalesce(1)
+        selected = selected.coalesce(1)
     with _temporary_place(session, folder) as temporary:
         stored = _create_ledger(session, temporary, buckets)
         place = temporary.storage(_RECORDS)
         place.make_folder("")
         with spark_jobs(session, "write records") as counts:
-            query = records.mapInArrow(_PartitionWriter(place), "partition int, path string, rows long")
+            query = selected.mapInArrow(_PartitionWriter(place, names), "partition int, path string, rows long")
             written = query.toArrow().to_pylist()
             counts["rows"] = sum(row["rows"] for row in written)
         takes = []
@@ -227,24 +228,57 @@ def store_records(
         return FrameLedger(session, temporary)
 
 
-def _column_paths(fields: StructType, before: str = "") -> Iterator[str]:
-    """Yield the names of columns; names within structs are paths such as ``origin.chainId``."""
+def _select_records(records: DataFrame, mapping: MappingDocument) -> tuple[DataFrame, list[str]]:
+    """Select the columns that a mapping reads, and return their names: paths within structs, as of a Parquet file.
+
+    Raises:
+        InvalidInput: a column is missing, repeated or of a type that no mapping reads, or the mapping needs the names
+            of files.
+    """
+    from pyspark.sql import functions as F
+
+    # By position: Spark treats names that differ only in case as equal.
+    whole = records.toDF(*(f"c{place}" for place in range(len(records.columns))))
+    leaves = [
+        leaf
+        for place, field in enumerate(records.schema.fields)
+        for leaf in _leaves(field.name, F.col(f"c{place}"), field.dataType)
+    ]
+    names = [name for name, _, _ in leaves]
+    known = match_names(names, mapping, _RECORDS)
+    wanted = _require_records(known, mapping)
+    chosen = [leaf for name, leaf in zip(known, leaves, strict=True) if name in wanted]
+    for name, _, kind in chosen:
+        if names.count(name) > 1:
+            raise InvalidInput(f"{_RECORDS}: {format_value(name)}: there are two columns of this name")
+        if kind.typeName() not in _OF_RECORDS:
+            raise InvalidInput(
+                f"{_RECORDS}: column {format_value(name)} is {kind.simpleString()}; a mapping reads {READABLE}"
+            )
+    # A table needs a column to have rows. ``mapInArrow`` does not resolve names with points.
+    columns = [column for _, column, _ in chosen] or [F.lit(0)]
+    selected = whole.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
+    return selected, [name for name, _, _ in chosen] or [""]
+
+
+def _leaves(name: str, column: Column, kind: DataType) -> Iterator[tuple[str, Column, DataType]]:
+    """Yield the path, the column and the type of each field within structs; of another type, of the column itself."""
     from pyspark.sql.types import StructType
 
-    for field in fields:
-        if isinstance(field.dataType, StructType):
-            yield from _column_paths(field.dataType, f"{before}{field.name}.")
-        else:
-            yield f"{before}{field.name}"
+    if not isinstance(kind, StructType):
+        yield name, column, kind
+        return
+    for field in kind.fields:
+        yield from _leaves(f"{name}.{field.name}", column.getField(field.name), field.dataType)
 
 
-def _require_records(names: Sequence[str], mapping: MappingDocument) -> None:
-    """Refuse records without the columns of a mapping, or a mapping that needs names of files.
+def _require_records(names: Sequence[str], mapping: MappingDocument) -> frozenset[str]:
+    """Refuse records without the columns of a mapping, or a mapping that needs names of files; return the columns.
 
     Raises:
         InvalidInput: a column is missing.
     """
-    plan = plan_reading(mapping, _RECORDS, match_names(names, mapping, _RECORDS))
+    plan = plan_reading(mapping, _RECORDS, names)
     by_file = {
         field for event in mapping.rows for field, part in iterate_fields(mapping.of(event)) if part.otherwise == FILE
     }
@@ -255,13 +289,15 @@ def _require_records(names: Sequence[str], mapping: MappingDocument) -> None:
                     f"{_RECORDS}: there is no column {part.column[0]} for {field}: the mapping takes the name of the "
                     "file in its place, and a DataFrame has none"
                 )
+    return plan.columns
 
 
 @dataclass(frozen=True)
 class _PartitionWriter:
-    """A Spark task that writes its partition as a file; a repeated task writes another one."""
+    """A Spark task that writes its partition, with names of its columns, as a file; a repeated task writes another."""
 
     storage: Storage
+    names: Sequence[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -272,11 +308,17 @@ class _PartitionWriter:
         if first is None:
             return
         path, number, rows = f"{uuid.uuid4().hex}.parquet", context.partitionId(), 0
-        with self.storage.parquet_writer(path, first.schema) as sink:
+        schema = pa.schema([*zip(self.names, map(_in_utc, first.schema.types), strict=True)])
+        with self.storage.parquet_writer(path, schema) as sink:
             for batch in itertools.chain([first], batches):
-                sink.write_table(pa.Table.from_batches([batch]))
+                sink.write_table(pa.Table.from_batches([batch]).rename_columns(self.names).cast(schema))
                 rows += batch.num_rows
         yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "path": [path], "rows": [rows]})
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the same times in UTC: Arrow does not know all time zones of Spark, such as GMT+8."""
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
 @contextlib.contextmanager
@@ -421,6 +463,11 @@ def _split_amounts(rows: pa.Table, what: str) -> pa.Table:
 
 _WHOLE = ("decimal", "byte", "short", "integer", "long")
 _TEXT = ("string", "varchar", "char")
+_OF_RECORDS = (
+    *(*_WHOLE, *_TEXT, "float", "double", "boolean", "binary"),
+    *("timestamp", "timestamp_ntz", "date", "void"),
+)
+"""Spark types of the columns that a mapping reads (``READABLE``)."""
 
 
 def _allowed_types(kind: pa.DataType) -> tuple[str, ...]:

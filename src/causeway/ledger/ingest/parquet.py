@@ -25,6 +25,7 @@ from causeway.ledger.ingest.columns import RecordColumns, decode_text
 
 __all__ = [
     "MAX_FOOTER",
+    "READABLE",
     "ROWS_AT_ONCE",
     "ColumnChunk",
     "ParquetSource",
@@ -261,7 +262,8 @@ _FEW = 256
 _EXACT = 2.0**53
 """A float64 represents every integer below this bound exactly."""
 
-_ALLOWED = "text, whole numbers, decimals without fraction, times, booleans and bytes"
+READABLE = "text, whole numbers, decimals without fraction, times, booleans and bytes"
+"""Types of columns that a mapping reads, for errors."""
 
 
 class ParquetSource:
@@ -373,7 +375,7 @@ class ParquetSource:
         for name in chosen.values():
             if not _readable(self._types[name]):
                 kind = self._types[name]
-                raise BadFile(f"{self.where}: column {name} is {kind}; a mapping reads {_ALLOWED}", "column_type")
+                raise BadFile(f"{self.where}: column {name} is {kind}; a mapping reads {READABLE}", "column_type")
         before = 0
         try:
             for group in range(first, end):
