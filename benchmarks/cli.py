@@ -445,7 +445,9 @@ def audit(
 
 @app.command("cluster", epilog=shell.EPILOG)
 def cluster(
-    workers: Annotated[str, typer.Option(metavar="N,N", help="Workers of one core; several clusters.")] = "1,2,4",
+    workers: Annotated[
+        str, typer.Option(metavar="N,N", help="Workers of one core; several clusters. 0: one process.")
+    ] = "0,1,2,4",
     messages: Annotated[str, typer.Option(metavar="N", help="Messages of a round; 0: no rounds.")] = "1e6",
     rows: Annotated[str, typer.Option(metavar="N", help="Rows of the ledger, about; 0: no ledger.")] = "1e7",
     rounds: Annotated[int, typer.Option(min=1, help="How often a round is measured.")] = 3,
@@ -459,18 +461,18 @@ def cluster(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Measure a round, an ingest and an audit on standalone clusters of this machine, beside one process.
+    """Measure a round, an ingest and an audit on standalone clusters of this machine, and in one process.
 
     All must have the same roots, and find what was planted.
 
-    [bold]Example[/bold]: python -m benchmarks cluster --workers 1,2,4 --rows 3e8 --messages 1e7
+    [bold]Example[/bold]: python -m benchmarks cluster --workers 0,1,2,4 --rows 3e8 --messages 1e7
     """
     from benchmarks import bench_cluster, render
 
     result = _watched(
         "Measuring clusters",
         lambda tell: bench_cluster(
-            [_number(text, "workers") for text in _names(workers)],
+            [_number(text, "workers", 0) for text in _names(workers)],
             messages=_number(messages, "messages", 0),
             rows=_number(rows, "rows", 0),
             rounds=rounds,

@@ -1,4 +1,4 @@
-"""``cluster``: rounds, ingest and audit on standalone clusters of 1, 2 and more workers, beside one process.
+"""``cluster``: rounds, ingest and audit on standalone clusters of 1, 2 and more workers, and in one process.
 
 Workers are processes of this machine, each with its own Java; where they have more cores together than the machine,
 compare processor time. The driver is told apart from the workers.
@@ -61,7 +61,7 @@ def bench_cluster(
     """Measure one round, an ingest and an audit on clusters; return figures that fit JSON.
 
     Args:
-        workers: how many workers of one core each cluster has.
+        workers: how many workers of one core each cluster has; 0: no cluster, but one process without Spark.
         messages: of a round; 0: no rounds.
         rows: of the ledger, about; 0: no ingest and no audit.
         rounds: how often a round is measured, after it has warmed up.
@@ -77,8 +77,8 @@ def bench_cluster(
         InvalidInput: a number is out of range.
         BenchmarkFailed: a root or a finding differs between the runs, or a process died.
     """
-    if rounds < 1 or messages < 0 or rows < 0 or any(number < 1 for number in workers):
-        raise InvalidInput("rounds and workers: at least 1 is allowed; messages and rows: at least 0")
+    if rounds < 1 or messages < 0 or rows < 0 or any(number < 0 for number in workers):
+        raise InvalidInput("rounds: at least 1 is allowed; workers, messages and rows: at least 0")
     about, tell = machine(), progress if progress is not None else lambda text: None
     recording, found = Recording(rows, lanes), {}
     with work_folder(folder) as made:
@@ -87,9 +87,9 @@ def bench_cluster(
             tell("writing the rows as they arrive")
             call(_write, recording, arrived)
         place = made if store is None else f"{store.rstrip('/')}/{uuid.uuid4().hex}"
-        for name in (ONE_PROCESS, *map(str, workers)):
-            tell(f"{name} workers" if name != ONE_PROCESS else name)
-            count = 0 if name == ONE_PROCESS else int(name)
+        for count in workers:
+            name = str(count) if count else ONE_PROCESS
+            tell(f"{name} workers" if count else name)
             job = _Job(count, messages, rounds, recording if rows else None, arrived, f"{place}/{count}", memory)
             found[name] = call(_measure, job)
             if store is None:
