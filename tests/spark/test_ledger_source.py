@@ -99,10 +99,10 @@ DAMAGED = [{}, [], "x", 3, {"number": 0}, {"number": "0", "digest": "a" * 64}, {
 @pytest.mark.parametrize("offset", [*DAMAGED, {"number": -1, "digest": "a" * 64}, {"number": 0, "digest": "x", "a": 1}])
 def test_damaged_offsets_are_refused(offset: Any, ledger: OpenedLedger) -> None:
     source = NetworkSource({"path": ledger.place, "table": "ledger"})
-    stream = source.streamReader(source.schema())
-    begin, end = stream.initialOffset(), stream.latestOffset()  # type: ignore[attr-defined]
+    stream: Any = source.streamReader(source.schema())
+    begin, end = stream.initialOffset(), stream.latestOffset()
     for call in (
-        lambda: stream.latestOffset(offset, None),  # type: ignore[attr-defined]
+        lambda: stream.latestOffset(offset, None),
         lambda: stream.partitions(offset, end),
         lambda: stream.partitions(begin, offset),
     ):

@@ -178,8 +178,10 @@ def test_damaged_file_ends_the_export_with_its_name(place: str, tmp_path: Path, 
 def test_wrong_arguments_name_the_allowed_ones(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInput, match="format hudi: must be one of delta, iceberg"):
         export_ledger(place, str(tmp_path), "hudi")
-    with pytest.raises(InvalidInput, match="s3://bucket/x: must be a local folder"):
-        export_ledger(place, "s3://bucket/x", "delta")
+    with pytest.raises(InvalidInput, match="s3://bucket/x: must be a local folder, or catalog:NAME/NAMESPACE, for ice"):
+        export_ledger(place, "s3://bucket/x", "iceberg")
+    with pytest.raises(InvalidInput, match="tables: hdfs://host/x is not a place that can be opened: allowed are"):
+        export_ledger(place, "hdfs://host/x", "delta")
     with pytest.raises(InvalidInput, match="a%20b: must have no % for delta"):
         export_ledger(place, str(tmp_path / "a%20b"), "delta")
     for mark in "?#":

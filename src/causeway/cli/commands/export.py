@@ -21,7 +21,13 @@ def command(
         str,
         option("delta or iceberg.", "--format", metavar="FORMAT", autocompletion=completion.complete_table_formats),
     ],
-    out: Annotated[str, option("Folder of the tables; created if absent.", metavar="DIR")],
+    out: Annotated[
+        str,
+        option(
+            "Folder of the tables; created if absent. For delta also a URI, for iceberg catalog:NAME/NAMESPACE.",
+            metavar="DIR",
+        ),
+    ],
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Export a ledger to tables of Delta Lake or Apache Iceberg.

@@ -20,20 +20,33 @@ _APPLICATION = "causeway"
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}
 
 
-_converted_errors = partial(convert_errors, lost=CommitFailedError, failed=(DeltaError, pa.ArrowException, OSError))
+_STORE_OPTIONS = {"connect_timeout": "10s", "timeout": "60s", "max_retries": "6", "retry_timeout": "60s"}
+"""Limits for object stores. The defaults are minutes, in which a command seems to hang."""
+
+
+_converted_errors = partial(convert_errors, lost=(CommitFailedError,), failed=(DeltaError, pa.ArrowException, OSError))
 
 
 class DeltaFormatTable:
     """A table of Delta Lake.
 
     Args:
-        place: Its folder.
+        place: Its folder, or URI in an object store.
     """
 
     def __init__(self, place: str) -> None:
         self._place = place
+        self._options = _STORE_OPTIONS if "://" in place else None
         with _converted_errors(place):
-            self._table = DeltaTable(place) if DeltaTable.is_deltatable(place) else None
+            self._table = self._open() if DeltaTable.is_deltatable(place, self._options) else None
+
+    @property
+    def exists(self) -> bool:
+        """Return True if the table exists."""
+        return self._table is not None
+
+    def _open(self) -> DeltaTable:
+        return DeltaTable(self._place, storage_options=self._options)
 
     def last_commit(self) -> tuple[int, str] | None:
         """Return the number and digest of the last exported commit; None: there is no table."""
@@ -51,8 +64,14 @@ class DeltaFormatTable:
         properties = CommitProperties(custom_metadata=dict(commit), app_transactions=[transaction])
         with _converted_errors(self._place):
             if self._table is None:
-                write_deltalake(self._place, rows, configuration=_CONFIGURATION, commit_properties=properties)
-                self._table = DeltaTable(self._place)
+                write_deltalake(
+                    self._place,
+                    rows,
+                    configuration=_CONFIGURATION,
+                    commit_properties=properties,
+                    storage_options=self._options,
+                )
+                self._table = self._open()
             elif replace:
                 write_deltalake(self._table, rows, mode="overwrite", commit_properties=properties)
             else:
@@ -61,10 +80,14 @@ class DeltaFormatTable:
     def _require_inside(self) -> None:
         """Refuse a table with files elsewhere, such as behind a symbolic link."""
         assert self._table is not None
-        folder = Path(self._place).resolve()
         for file in self._table.file_uris():
-            if not Path(file).resolve().is_relative_to(folder):
+            if not self._is_inside(file):
                 raise InvalidInput(f"{self._place}: {to_one_line(file)}: must be a file of the folder")
+
+    def _is_inside(self, file: str) -> bool:
+        if "://" in self._place:
+            return file.startswith(f"{self._place}/") and ".." not in file.split("/")
+        return Path(file).resolve().is_relative_to(Path(self._place).resolve())
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -88,21 +111,19 @@ class DeltaFormatTable:
         return rows.schema, read
 
 
-def open_delta(folder: Path, tables: Sequence[str], *, create: bool) -> dict[str, DeltaFormatTable]:
+def open_delta(folder: str, tables: Sequence[str], *, create: bool) -> dict[str, DeltaFormatTable]:
     """Open the tables of a folder.
 
     Args:
-        folder: The folder.
+        folder: Absolute path of the folder, or its URI in an object store.
         tables: Names of the tables.
         create: Also return missing tables; their first write creates them.
 
     Raises:
         InvalidInput: A table cannot be read.
     """
-    found = {table: str(folder / table) for table in tables}
-    return {
-        table: DeltaFormatTable(place) for table, place in found.items() if create or DeltaTable.is_deltatable(place)
-    }
+    found = {table: DeltaFormatTable(f"{folder}/{table}") for table in tables}
+    return {table: opened for table, opened in found.items() if create or opened.exists}
 
 
 __all__ = ["DeltaFormatTable", "open_delta"]

@@ -53,7 +53,7 @@ def export_ledger(
 
     Args:
         ledger: Path or URI of the ledger.
-        place: Path of a folder; it is created if missing.
+        place: The place of the tables, as of ``formats.open_tables``; it is created if missing.
         kind: ``delta`` or ``iceberg``.
         progress: Called with the number of exported commits, and their total.
 
@@ -61,8 +61,8 @@ def export_ledger(
         The result of the export.
 
     Raises:
-        InvalidInput: There is no ledger, the package of the format is not installed, the folder has tables of another
-            ledger, or another process changed one of the two meanwhile.
+        InvalidInput: There is no ledger, the package of the format is not installed, the place has tables of another
+            ledger or does not answer, or another process changed one of the two meanwhile.
         LedgerDamaged: The ledger is damaged. Complete snapshots stay.
     """
     stored = open_ledger(ledger)

@@ -88,12 +88,14 @@ def parse_commit(place: str, properties: Mapping[str, Any]) -> tuple[int, str]:
 
 
 @contextlib.contextmanager
-def convert_errors(place: str, lost: type[Exception], failed: tuple[type[Exception], ...]) -> Iterator[None]:
+def convert_errors(
+    place: str, lost: tuple[type[Exception], ...] = (), failed: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
     """Convert errors of a package in the body of a ``with`` statement to ``InvalidInput``.
 
     Args:
         place: Path of the table or catalog.
-        lost: The error of a commit that another process preceded.
+        lost: Errors of a commit that another process preceded.
         failed: Other errors.
     """
     try:

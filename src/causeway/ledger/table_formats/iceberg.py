@@ -1,23 +1,40 @@
-"""Tables of Apache Iceberg in a folder, with a catalog in SQLite beside them: a snapshot a commit."""
+"""Tables of Apache Iceberg: a snapshot a commit.
+
+They are in a folder, with a catalog in SQLite beside them, or in a catalog that the user configured for PyIceberg.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import queue
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
 from pyiceberg import exceptions
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan, PyArrowFile, PyArrowFileIO, _dataframe_to_data_files
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    PyArrowFile,
+    PyArrowFileIO,
+    _check_pyarrow_schema_compatible,
+    _dataframe_to_data_files,
+)
 from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
+from pyiceberg.utils.config import Config
 from sqlalchemy.exc import SQLAlchemyError
 
+from causeway.core.text import suggest_known
 from causeway.ledger.table_formats.format_table import (
     COMMIT,
     Reader,
@@ -34,9 +51,21 @@ _PROPERTIES = {
     "write.target-file-size-bytes": str(128 << 20),  # of rows in memory, which are collected before a file is written
 }
 
+CATALOG_SECONDS = 60.0
+"""Maximum time to open a catalog of the user; PyIceberg itself waits without limit."""
+
+_STORE_LIMITS = {"s3.connect-timeout": "10", "s3.request-timeout": "20"}
+"""Limits for S3, in seconds without a byte; each of three attempts has them."""
+
+_STORE_VARIABLES = {
+    "s3.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+"""Environment variables of S3 that PyIceberg does not read itself."""
+
 _converted_errors = partial(
     convert_errors,
-    lost=CommitFailedException,
+    lost=(CommitFailedException,),
     # What PyIceberg raises about damaged metadata and manifests, beside its own classes, which have no common one.
     failed=(
         *(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)),
@@ -117,6 +146,10 @@ class IcebergFormatTable:
 
         ``Table.overwrite`` would write two: a deletion, then the new rows.
         """
+        try:
+            _check_pyarrow_schema_compatible(self._table.schema(), rows.schema)
+        except ValueError:
+            raise InvalidInput(f"{self._place}: has other columns than an export; must be a new table") from None
         with _converted_errors(self._place), self._table.transaction() as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(commit))
             with update.overwrite() if replace else update.fast_append() as snapshot:
@@ -161,22 +194,81 @@ def open_iceberg(folder: Path, tables: Sequence[str], *, create: bool) -> dict[s
     file = folder / CATALOG_FILE
     if not create and not file.is_file():
         return {}
-    found = {}
     with _converted_errors(str(file)):
-        catalog = _FolderCatalog(folder)
-        if create:
-            catalog.create_namespace_if_not_exists(NAMESPACE)
-        for table in tables:
-            name = f"{NAMESPACE}.{table}"
-            with contextlib.suppress(NoSuchTableError):
-                found[table] = IcebergFormatTable(
-                    catalog.create_table_if_not_exists(
-                        name, plain_schema(table), location=f"file://{folder}/{table}", properties=_PROPERTIES
-                    )
-                    if create
-                    else catalog.load_table(name)
-                )
+        return _open_tables(_FolderCatalog(folder), NAMESPACE, tables, f"file://{folder}/", create)
+
+
+def open_iceberg_catalog(
+    name: str, namespace: str, tables: Sequence[str], *, create: bool
+) -> dict[str, IcebergFormatTable]:
+    """Open the tables of a namespace of a catalog in the configuration of PyIceberg.
+
+    Args:
+        name: Name of the catalog.
+        namespace: The namespace, with dots between its parts.
+        tables: Names of the tables.
+        create: Create missing tables, and the namespace, where the catalog places them.
+
+    Raises:
+        InvalidInput: There is no such catalog, it does not answer, or a table cannot be read.
+    """
+    with _converted_errors(f"catalog {name}"):
+        config = Config()
+        configured = config.get_catalog_config(name)
+        if configured is None:
+            text = suggest_known("catalog", name, config.get_known_catalogs())
+            raise InvalidInput(f"catalog {text} (.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI configures one)")
+        catalog = _load_catalog(name, _with_store_defaults(configured))
+        return _open_tables(catalog, namespace, tables, None, create)
+
+
+def _load_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
+    """Load a catalog in a thread of its own, as no property limits the time of requests."""
+    found: queue.Queue[Catalog | Exception] = queue.Queue()
+
+    def load() -> None:
+        try:
+            found.put(load_catalog(name, **properties))
+        except Exception as error:
+            found.put(error)
+
+    threading.Thread(target=load, name="causeway-catalog", daemon=True).start()
+    try:
+        loaded = found.get(timeout=CATALOG_SECONDS)
+    except queue.Empty:
+        raise InvalidInput(f"catalog {name}: does not answer within {CATALOG_SECONDS:g} s") from None
+    if isinstance(loaded, Exception):
+        raise loaded
+    return loaded
+
+
+def _with_store_defaults(configured: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a catalog, with those of S3 that only the environment sets."""
+    found = dict(_STORE_LIMITS)
+    for name, variables in _STORE_VARIABLES.items():
+        values = [os.environ[variable] for variable in variables if os.environ.get(variable)]
+        if values and name.replace("s3.", "client.") not in configured:
+            found[name] = values[0]
+    return {**found, **configured}
+
+
+def _open_tables(
+    catalog: Catalog, namespace: str, tables: Sequence[str], folder: str | None, create: bool
+) -> dict[str, IcebergFormatTable]:
+    """Open tables; create missing ones in a folder, or where the catalog places them."""
+    if create:
+        catalog.create_namespace_if_not_exists(namespace)
+    found = {}
+    for table in tables:
+        name = f"{namespace}.{table}"
+        location = None if folder is None else f"{folder}{table}"
+        with contextlib.suppress(NoSuchTableError, NoSuchNamespaceError):
+            found[table] = IcebergFormatTable(
+                catalog.create_table_if_not_exists(name, plain_schema(table), location, properties=_PROPERTIES)
+                if create
+                else catalog.load_table(name)
+            )
     return found
 
 
-__all__ = ["CATALOG_FILE", "NAMESPACE", "IcebergFormatTable", "open_iceberg"]
+__all__ = ["CATALOG_FILE", "CATALOG_SECONDS", "NAMESPACE", "IcebergFormatTable", "open_iceberg", "open_iceberg_catalog"]

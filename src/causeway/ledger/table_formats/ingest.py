@@ -47,7 +47,7 @@ def import_tables(place: str, kind: str, lake: str, *, buckets: int | None = Non
     missing. Memory is bounded by a batch of rows or a part of a bucket, and by the tables without buckets.
 
     Args:
-        place: Path of the folder with the tables.
+        place: The place of the tables, as of ``formats.open_tables``.
         kind: ``delta`` or ``iceberg``.
         lake: Path or URI of the ledger. It must not have a commit yet.
         buckets: Number of buckets; default: by the number of rows.
