@@ -137,7 +137,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int | None], N
 
         return call
 
-    for name in ("create", "put", "remove", "remove_folder", "sync", "writer", "make_folder"):
+    for name in ("create", "put", "remove", "remove_folder", "sync", "writer", "make_subfolder"):
         monkeypatch.setattr(LocalPlace, name, wrapped(getattr(LocalPlace, name)))
 
     def kill(number: int | None) -> None:

@@ -8,23 +8,26 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
 import random
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 
 import causeway.spark as cs
@@ -32,10 +35,13 @@ from benchmarks.audit.stored import Tables
 from benchmarks.audit.workload import Workload
 from causeway.analysis.stored_figures import MessageReader
 from causeway.audit.stored import audit_ledger
+from causeway.cluster.session import _cancel
+from causeway.cluster.tasks import TaskFailed
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import STAGING
 from causeway.ledger.sorted_runs import RunWriter, write_bucket
 from causeway.ledger.store import LedgerWriter, create_ledger, open_ledger
+from causeway.spark import frames
 from tests.support.common import frame_faults
 from tests.support.common.frame_faults import (
     as_events,
@@ -77,6 +83,61 @@ def test_failed_tasks_and_late_repeated_rows_leave_the_same_ledger(spark: SparkS
         assert left_files(ledger) == []
         assert audit_ledger(ledger.stored, executor="in_process").sentence() == VERDICT
     assert len([*tmp_path.iterdir()]) == 2, "some tasks did not fail"
+
+
+def test_tasks_that_outlive_a_failed_job_write_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, mark, place = frames._BucketSpooler, tmp_path / "mark", tmp_path / "place"
+
+    def one_fails(*given: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            if context is None or context.partitionId() == 0:
+                raise ValueError("the other task goes on")
+            while [*place.iterdir()]:
+                time.sleep(0.01)
+            try:
+                yield from [*make(*given)(batches)]
+            finally:
+                mark.touch()
+
+        return run
+
+    monkeypatch.setattr(frames, "_BucketSpooler", one_fails)
+    rows = as_events(spark.createDataFrame(traffic(MESSAGES))).repartition(2, "index")
+    with pytest.raises(TaskFailed, match=r"^a task failed: ValueError: the other task goes on$"):
+        cs.store(rows, folder=place, buckets=2)
+    until = time.monotonic() + HANGS
+    while not mark.exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert [*place.iterdir()] == []
+
+
+def test_interrupt_during_a_job_stays_an_interrupt(spark: SparkSession, tmp_path: Path) -> None:
+    def mark_and_wait(mark: Path) -> None:
+        mark.touch()
+        time.sleep(HANGS)
+
+    def interrupt() -> None:
+        until = time.monotonic() + HANGS
+        while not [*(tmp_path / "marks").iterdir()] and time.monotonic() < until:
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    (tmp_path / "marks").mkdir()
+    rows, before = as_events(spark.createDataFrame(traffic(10))), signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, partial(_cancel, spark))
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    try:
+        with disturbed(tmp_path / "marks", mark_and_wait), pytest.raises(KeyboardInterrupt):
+            cs.store(rows, folder=tmp_path / "place", buckets=2)
+        interrupting.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [*(tmp_path / "place").iterdir()] == []
 
 
 @pytest.mark.slow

@@ -83,6 +83,21 @@ def test_symbolic_links_that_lead_outside_are_neither_written_nor_removed(tmp_pa
     assert LocalPlace(str(root / "out")).read("victim") == b"precious", "what the user names may be a link"
 
 
+def test_removed_folder_is_not_made_again(tmp_path: Path) -> None:
+    """By a process whose paths are below it."""
+    within = LocalPlace(str(tmp_path / "parent" / "folder"))
+    with pytest.raises(FileNotFoundError):
+        within.make_subfolder("a/b")
+    within.make_folder("")
+    for path in ("a", "a/b/c", "a/b"):
+        within.make_subfolder(path)
+    within.put("a/b/c/file", b"")
+    LocalPlace(str(tmp_path / "parent")).remove_folder("folder")
+    with pytest.raises(FileNotFoundError):
+        within.make_subfolder("a/b")
+    assert [*(tmp_path / "parent").iterdir()] == []
+
+
 def test_only_regular_files_of_bounded_length_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "long").write_bytes(b"12345")

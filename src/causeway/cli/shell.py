@@ -14,6 +14,7 @@ from typing import Any
 
 from causeway_proofs.errors import InvalidInput, describe_os_error
 
+from causeway.core.interrupts import was_interrupted
 from causeway.core.text import escape_controls, format_value
 
 OK = 0
@@ -26,7 +27,6 @@ PIPE_CLOSED = 141
 
 DEBUG = "CAUSEWAY_DEBUG"
 
-_MAX_CAUSES = 64
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
 """Python's code points of undecodable bytes in an argument."""
 
@@ -148,23 +148,6 @@ def _no_lost_interrupts(text: str = "interrupted") -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
-
-
-def was_interrupted(error: BaseException | None) -> bool:
-    """Return True if an interrupt caused an error; packages wrap those during imports.
-
-    Args:
-        error: the error, or None.
-
-    Returns:
-        True if a cause is an interrupt.
-    """
-    seen = 0
-    while error is not None and seen < _MAX_CAUSES:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error, seen = error.__cause__ or error.__context__, seen + 1
-    return False
 
 
 def _execute(arguments: Sequence[str], build: Build, name: str) -> int:

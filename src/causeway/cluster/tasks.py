@@ -13,6 +13,7 @@ from typing import Any
 
 from causeway_proofs.errors import CausewayError, InvalidInput, describe_os_error
 
+from causeway.core.interrupts import was_interrupted
 from causeway.storage.layout import LakeError
 
 __all__ = [
@@ -39,7 +40,7 @@ class TaskFailed(CausewayError):
 def convert_spark_errors() -> Iterator[None]:
     """Convert Spark errors in the body of a ``with`` statement to ``TaskFailed``.
 
-    An unreadable file becomes a ``LakeError``.
+    An unreadable file becomes a ``LakeError``, and an interrupt, after which Spark cancels the job, stays one.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -47,6 +48,8 @@ def convert_spark_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from None
         text = extract_python_error(str(error))
         if text.startswith(_UNREADABLE):
             raise LakeError(f"lake: {text.removeprefix(_UNREADABLE).partition(']')[2].strip()}") from None

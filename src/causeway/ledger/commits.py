@@ -6,6 +6,8 @@ Checkpoints list all live files, so that opening a ledger reads few records, reg
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -205,6 +207,21 @@ def read_ledger_head(storage: Storage) -> LedgerHead | None:
             return LedgerHead.read(storage, LEDGER_HEAD)
     except FileNotFoundError:
         return None
+
+
+def make_table_folder(storage: Storage, path: str) -> None:
+    """Create a folder of a ledger for a task, which may outlive the ledger of a failed or interrupted driver.
+
+    Args:
+        storage: Folder of the ledger.
+        path: Path of the folder in it.
+
+    Raises:
+        FileNotFoundError: The ledger was removed.
+    """
+    if not storage.exists(LEDGER_FILE):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{storage.uri}/{LEDGER_FILE}")
+    storage.make_subfolder(path)
 
 
 def commits_of(storage: Storage) -> CommitLog[LedgerCommit]:

@@ -27,6 +27,7 @@ from causeway.ledger.commits import (
     commits_of,
     inputs_from_table,
     inputs_table,
+    make_table_folder,
     table_schema,
 )
 from causeway.ledger.retention import retention_seconds
@@ -214,7 +215,7 @@ def _write_checkpoint(ledger: Ledger, kept: float) -> Ledger:
     is_young = _young_commits(ledger, kept)
     gone = tuple((path, since) for path, since in ledger.gone if is_young(since))
     storage = ledger.storage
-    storage.make_folder(CHECKPOINTS)
+    make_table_folder(storage, CHECKPOINTS)
     known = Checkpoint(ledger.number, ledger.last, ledger.live, gone, ledger.counts)
     with contextlib.suppress(AlreadyExists):  # another process wrote it first
         checkpoints_of(storage).create(ledger.number, known.content())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from causeway.ledger.commits import table_schema
+from causeway.ledger.commits import make_table_folder, table_schema
 from causeway.ledger.row_order import LAYOUTS, drop_repeats, message_buckets, take_rows, unify_columns
 from causeway.ledger.schema import LANE
 from causeway.ledger.store import StoredFile, write_file
@@ -125,7 +125,7 @@ class RunWriter:
     def _spool(self, run: SpooledRun) -> SpooledRun:
         assert run.rows is not None
         storage = self._storage
-        storage.make_folder(self._folder)
+        make_table_folder(storage, self._folder)
         path = f"{self._folder}/{uuid.uuid4().hex}.arrow"
         self._aside_bytes += run.bytes
         compression = "lz4" if self._aside_bytes > PLAIN_BYTES else None

@@ -46,6 +46,7 @@ from causeway.ledger.commits import (
     inputs_from_table,
     inputs_table,
     ledger_reading,
+    make_table_folder,
     read_checkpoint,
     read_commit,
     read_ledger_head,
@@ -617,7 +618,7 @@ def write_file(
         folder = f"{table}/bucket={bucket:02}"
     else:
         folder = f"{table}/bucket={LOOSE_FOLDER}" if table in LOOSE_TABLES else table
-    storage.make_folder(folder)
+    make_table_folder(storage, folder)
     path = f"{folder}/{name}.parquet"
     parts = iter([rows] if isinstance(rows, pa.Table) else rows)
     first = next(parts, table_schema(table).empty_table())

@@ -97,6 +97,10 @@ class Storage:
         """Create a folder and its parents."""
         self.place.make_folder(path)
 
+    def make_subfolder(self, path: str) -> None:
+        """Create a folder and its parents below ``uri``. Raises ``FileNotFoundError`` if ``uri`` is missing."""
+        self.place.make_subfolder(path)
+
     def list(self, path: str) -> list[str]:
         """Return the names of files in a folder, ascending; empty if it does not exist."""
         return self.place.list(path)

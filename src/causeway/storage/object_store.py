@@ -169,16 +169,27 @@ class LocalPlace:
         """Create a folder and its parents."""
         os.makedirs(self.own(path) if path else self.root, exist_ok=True)
 
+    def make_subfolder(self, path: str) -> None:
+        """Create a folder and its parents, but not the root. Raises ``FileNotFoundError`` without a root."""
+        parts = path.split("/")
+        for end in range(1, len(parts) + 1):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.own("/".join(parts[:end])))
+
     def remove(self, path: str) -> None:
         """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.own(path))
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and its content."""
+        """Remove a folder and its content; from the first step on, no other process finds it."""
         import shutil
 
-        shutil.rmtree(self.own(path))
+        full = self.own(path)
+        if os.path.isdir(full) and not os.path.islink(full):
+            os.rename(full, removed := f"{full}.{uuid.uuid4().hex}.removed")
+            full = removed
+        shutil.rmtree(full)
 
     def sync(self, paths: Iterable[str]) -> None:
         """Flush files and folder entries to disk.
@@ -293,6 +304,8 @@ class ObjectPlace:
 
     def make_folder(self, path: str) -> None:
         """Do nothing: a store has no folders."""
+
+    make_subfolder = make_folder
 
     def remove(self, path: str) -> None:
         """Remove a file if it exists."""

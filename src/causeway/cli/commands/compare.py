@@ -19,6 +19,7 @@ from causeway.cli.options import argument, option
 from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
 from causeway.cli.output_paths import write_files
 from causeway.cli.process import InterruptHandler, compile_before_use
+from causeway.core.interrupts import was_interrupted
 
 if TYPE_CHECKING:
     from causeway.compare.comparison import Comparison, ComparisonColumn
@@ -215,7 +216,7 @@ def _column(one: PlannedRun, folder: str, resume: bool) -> ComparisonColumn:
         return ComparisonColumn(one.protocol, f"its lake cannot be read: {error}")
     except Exception as error:
         # An internal error of one column must not hide the others.
-        if shell.is_debugging() or shell.was_interrupted(error):
+        if shell.is_debugging() or was_interrupted(error):
             raise
         return ComparisonColumn(one.protocol, shell.internal_error_line(error))
 
