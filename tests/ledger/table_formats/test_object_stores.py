@@ -7,8 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
@@ -209,6 +211,39 @@ def test_stores_and_catalogs_that_do_not_answer_are_reported(place: str, monkeyp
         monkeypatch.setenv("PYICEBERG_CATALOG__MINE__URI", f"http://127.0.0.1:{silent_port}")
         with pytest.raises(InvalidInput, match=r"^catalog mine: does not answer within 0\.2 s$"):
             export_ledger(place, CATALOG, "iceberg")
+
+
+class ConfigurationOnly(BaseHTTPRequestHandler):
+    """A REST catalog that stops answering after its first request."""
+
+    end = threading.Event()
+
+    def do_GET(self) -> None:
+        text = b'{"defaults": {}, "overrides": {}}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_POST(self) -> None:
+        self.end.wait(60)
+
+    def log_message(self, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_catalog_that_stops_answering_is_reported(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), ConfigurationOnly)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(iceberg, "CATALOG_SECONDS", 1.0)
+    monkeypatch.setenv("PYICEBERG_CATALOG__MINE__URI", f"http://127.0.0.1:{server.server_port}")
+    try:
+        with pytest.raises(InvalidInput, match=r"^catalog mine: .*Read timed out"):
+            export_ledger(place, CATALOG, "iceberg")
+    finally:
+        ConfigurationOnly.end.set()
+        server.shutdown()
+        server.server_close()
 
 
 def test_missing_credentials_and_wrong_configuration_are_reported(

@@ -32,6 +32,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.utils.config import Config
+from requests import PreparedRequest, Response, Session
+from requests.adapters import HTTPAdapter
 from sqlalchemy.exc import SQLAlchemyError
 
 from causeway.core.text import suggest_known
@@ -52,7 +54,7 @@ _PROPERTIES = {
 }
 
 CATALOG_SECONDS = 60.0
-"""Maximum time to open a catalog of the user; PyIceberg itself waits without limit."""
+"""Maximum time to load a catalog of the user, and for an answer of a REST catalog. PyIceberg has no limits."""
 
 _STORE_LIMITS = {"s3.connect-timeout": "10", "s3.request-timeout": "20"}
 """Limits for S3, in seconds without a byte; each of three attempts has them."""
@@ -223,7 +225,7 @@ def open_iceberg_catalog(
 
 
 def _load_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
-    """Load a catalog in a thread of its own, as no property limits the time of requests."""
+    """Load a catalog in a thread of its own, as a REST catalog sends the first request before it has a session."""
     found: queue.Queue[Catalog | Exception] = queue.Queue()
 
     def load() -> None:
@@ -239,7 +241,18 @@ def _load_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
         raise InvalidInput(f"catalog {name}: does not answer within {CATALOG_SECONDS:g} s") from None
     if isinstance(loaded, Exception):
         raise loaded
+    session = getattr(loaded, "_session", None)  # of a REST catalog
+    if isinstance(session, Session):
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, _LimitedAdapter())
     return loaded
+
+
+class _LimitedAdapter(HTTPAdapter):
+    """Sends requests of a REST catalog, with a limit for each answer."""
+
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
+        return super().send(request, *args, **{**options, "timeout": options.get("timeout") or CATALOG_SECONDS})
 
 
 def _with_store_defaults(configured: Mapping[str, Any]) -> dict[str, Any]:
