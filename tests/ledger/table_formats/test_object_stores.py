@@ -111,6 +111,25 @@ def test_delta_tables_in_a_store_equal_the_ledger(place: str, tmp_path: Path, cl
     same_ledgers(place, copy)
 
 
+@pytest.mark.parametrize("uri", [f"s3a://{BUCKET}/my tables", "file://{folder}/my tables", f"s3://{BUCKET}"])
+def test_other_uris_are_places_of_delta_tables(place: str, tmp_path: Path, uri: str) -> None:
+    out = uri.format(folder=tmp_path)
+    export_ledger(place, out, "delta")
+    import_tables(out, "delta", str(tmp_path / "copy"))
+    same_ledgers(place, str(tmp_path / "copy"))
+
+
+def test_files_of_another_prefix_are_refused(place: str, tmp_path: Path) -> None:
+    out = f"s3://{BUCKET}/inside"
+    export_ledger(place, out, "delta")
+    log, file = f"{out}/ledger/_delta_log", "00000000000000000000.json"
+    text = Storage(log).read_bytes(file).decode()
+    for other in (f"s3://{BUCKET}/elsewhere/part-", "../value/part-", "%2e%2e/value/part-"):
+        Storage(log).put(file, text.replace('"path":"part-', f'"path":"{other}').encode())
+        with pytest.raises(InvalidInput, match=rf"^{out}/ledger: .*part-"):
+            import_tables(out, "delta", str(tmp_path / "copy"))
+
+
 def test_tables_of_a_users_catalog_equal_the_ledger(
     place: str, tmp_path: Path, catalog: dict[str, str], cli: Run
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
@@ -80,14 +81,16 @@ class DeltaFormatTable:
     def _require_inside(self) -> None:
         """Refuse a table with files elsewhere, such as behind a symbolic link."""
         assert self._table is not None
+        root = f"{self._table.table_uri.removeprefix('file://').rstrip('/')}/"  # percent-encoded, unlike what follows
         for file in self._table.file_uris():
-            if not self._is_inside(file):
+            if not file.startswith(root) or not self._is_inside(file.removeprefix(root)):
                 raise InvalidInput(f"{self._place}: {to_one_line(file)}: must be a file of the folder")
 
-    def _is_inside(self, file: str) -> bool:
+    def _is_inside(self, path: str) -> bool:
         if "://" in self._place:
-            return file.startswith(f"{self._place}/") and ".." not in file.split("/")
-        return Path(file).resolve().is_relative_to(Path(self._place).resolve())
+            return ".." not in unquote(path).split("/")
+        folder = Path(self._place).resolve()
+        return (folder / path).resolve().is_relative_to(folder)
 
     def count(self) -> int:
         """Return the number of rows."""
