@@ -28,9 +28,19 @@ Caused by: shaded.parquet.org.apache.thrift.protocol.TProtocolException: don't k
 	... 50 more
 """  # noqa: E501 - as Spark writes it
 
+THROUGH_CONNECT = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "x.py", line 4, in <lambda>
+    bad = udf(lambda x: 1 // 0, "int")
+ZeroDivisionError: division by zero
+ SQLSTATE: 38000"""
+
 
 def test_python_errors_and_causes_of_java_errors_are_found() -> None:
     assert extract_python_error(IN_PYTHON) == "ValueError: no such number"
+    assert extract_python_error(THROUGH_CONNECT) == "ZeroDivisionError: division by zero"
+    assert extract_python_error("cannot be resolved. SQLSTATE: 42703;\n'Project") == "cannot be resolved."
     assert extract_python_error("one line") == "one line" and extract_python_error("") == "unknown"
     with pytest.raises(TaskFailed, match=r"^a task failed: ValueError: no such number$"), convert_spark_errors():
         raise PySparkException(IN_PYTHON)
@@ -52,3 +62,13 @@ def test_user_error_is_returned_from_a_task(number: int) -> None:
         list(run_results(pa.Table.from_batches(task_rows(0, work)), dict))
     with pytest.raises(OSError, match="no"), convert_storage_errors():
         raise OSError(errno.EIO + 1_000, "no", "heights/x")
+
+
+@pytest.mark.parametrize(
+    "text", ["Lost task 0.3: ExecutorLostFailure (executor 1 exited)", "in run_pickled\nKeyError: 1"]
+)
+def test_errors_of_a_users_query_are_not_those_of_a_task(text: str) -> None:
+    with pytest.raises(TaskFailed, match=r"^a task failed: "), convert_spark_errors("observed"):
+        raise PySparkException(text)
+    with pytest.raises(InvalidInput, match=r"^observed: cannot be read: overflow$"), convert_spark_errors("observed"):
+        raise PySparkException("overflow SQLSTATE: 22003\nat org.apache.Spark")

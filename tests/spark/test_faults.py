@@ -27,6 +27,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
+from causeway_proofs.errors import InvalidInput
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 
@@ -36,7 +37,6 @@ from benchmarks.audit.workload import Workload
 from causeway.analysis.stored_figures import MessageReader
 from causeway.audit.stored import audit_ledger
 from causeway.cluster.session import _cancel
-from causeway.cluster.tasks import TaskFailed
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import STAGING
 from causeway.ledger.sorted_runs import RunWriter, write_bucket
@@ -106,7 +106,7 @@ def test_tasks_that_outlive_a_failed_job_write_nothing(
 
     monkeypatch.setattr(frames, "_BucketSpooler", one_fails)
     rows = as_events(spark.createDataFrame(traffic(MESSAGES))).repartition(2, "index")
-    with pytest.raises(TaskFailed, match=r"^a task failed: ValueError: the other task goes on$"):
+    with pytest.raises(InvalidInput, match=r"^ledger: cannot be read: ValueError: the other task goes on$"):
         cs.store(rows, folder=place, buckets=2)
     until = time.monotonic() + HANGS
     while not mark.exists():

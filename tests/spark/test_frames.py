@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -339,6 +340,42 @@ def test_index_may_stand_beside_a_column_that_differs_in_case(spark: SparkSessio
             assert ledger.ledger.arrow()["index"].to_pylist() == [1]
     finally:
         spark.conf.set("spark.sql.caseSensitive", "false")
+
+
+def test_error_of_a_query_names_the_table_and_its_cause(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([ROW], SMALL)
+    with pytest.raises(InvalidInput, match=r"^observed: cannot be read: \[CAST_INVALID_INPUT\] The value 'ax' .*$"):
+        cs.audit(rows, observed=rows.selectExpr("source chain", "cast(source || 'x' as long) first_height"))
+    divided = rows.select(F.struct(F.udf(lambda index: index // 0, "int")("index").alias("index")).alias("origin"))
+    with pytest.raises(InvalidInput, match=r"^records: cannot be read: ZeroDivisionError: integer division or modulo "):
+        cs.ingest(divided, SENT)
+
+
+def test_stopped_session_is_one_error(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = spark.createDataFrame([ROW], SMALL)
+    with cs.store(rows, folder=tmp_path) as stored:
+        audited = cs.audit(stored)
+        calls = [*(partial(function, given) for given in (rows, stored) for function in (cs.audit, cs.outcomes))]
+        calls += [partial(cs.latency, stored), partial(getattr, audited, "lanes"), partial(cs.ingest, rows, SENT)]
+        with monkeypatch.context() as stop:
+            stop.setattr(spark.sparkContext, "_jsc", None)
+            for call in calls:
+                with pytest.raises(InvalidInput, match=r"^Spark session: was stopped; open another one, and make"):
+                    call()
+
+
+@pytest.mark.parametrize("limit", ["0", "-1"])
+def test_session_may_have_no_limit_of_rows_in_a_batch(spark: SparkSession, limit: str) -> None:
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, limit)
+    try:
+        with cs.store(spark.createDataFrame([ROW, (*ROW[:3], 2, *ROW[4:])], SMALL)) as stored:
+            audited = cs.audit(stored)
+            assert [row["sent"] for row in audited.lanes.collect()] == [2] and audited.sums.count() == 0
+            assert cs.outcomes(stored).count() == 2
+    finally:
+        spark.conf.set(name, str(before))
 
 
 def test_equal_movements_of_value_count_for_any_partitions(spark: SparkSession) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -152,7 +153,9 @@ def test_failed_store_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> N
 
 THROUGH_CONNECT = """
 import json, sys
+from causeway_proofs.errors import InvalidInput
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 import causeway as cw
 import causeway.spark as cs
 session = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
@@ -163,8 +166,27 @@ stored = cs.store(events, observed=ledger.observed.arrow(), promises=ledger.prom
 outcomes = {row["outcome"]: row["count"] for row in cs.outcomes(stored).groupBy("outcome").count().collect()}
 again = cs.audit(stored)
 lanes = found.lanes.select("sent").toArrow().num_rows
-print(json.dumps([str(type(session)), found.audit.sentence(), again.audit.sentence(), outcomes, lanes]))
+errors = []
+def note(call):
+    try:
+        call()
+    except InvalidInput as error:
+        errors.append(str(error))
+note(lambda: cs.audit(events.select("none")))
+note(lambda: cs.audit(events.withColumn("index", F.udf(lambda index: [][0], "int")("index"))))
+cs.store(events.limit(1), folder=sys.argv[4] + "/new/folder").close()
+session.stop()
+note(lambda: cs.audit(events))
+note(lambda: cs.outcomes(stored))
+note(lambda: found.sums)
+print(json.dumps([str(type(session)), found.audit.sentence(), again.audit.sentence(), outcomes, lanes, errors]))
 """
+
+CONNECT_ERRORS = (
+    r"ledger: cannot be read: \[UNRESOLVED_COLUMN.*`none` cannot be resolved",
+    "ledger: cannot be read: IndexError: list index out of range$",
+    *3 * ("Spark session: was stopped; open another one",),
+)
 
 
 @pytest.mark.slow
@@ -174,12 +196,15 @@ def test_functions_run_in_a_session_of_somebody_else_through_connect(recordings:
     script = tmp_path / "client.py"
     script.write_text(THROUGH_CONNECT)
     command = [sys.executable, str(script), "local[2]", str(recordings.bridge_events), str(tmp_path / "ledger")]
+    command.append(str(tmp_path))
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    kind, ingested, stored, outcomes, lanes = json.loads(done.stdout.splitlines()[-1])
+    kind, ingested, stored, outcomes, lanes, errors = json.loads(done.stdout.splitlines()[-1])
     assert "connect" in kind and ingested == stored == expected.audit().sentence
     assert outcomes == {"delivered": 11_416, "pending": 1} and lanes == expected.lanes.arrow().num_rows
+    for error, text in zip(errors, CONNECT_ERRORS, strict=True):
+        assert re.match(text, error) and len(error.splitlines()) == 1
 
 
 def test_tables_of_a_catalog_are_audited_by_command(
@@ -192,9 +217,14 @@ def test_tables_of_a_catalog_are_audited_by_command(
     tables = ["--table", "bridge_ledger", "--table", "observed=bridge_observed", "--table", "promises=bridge_promises"]
     code, out, _ = cli("audit", *tables, "--folder", tmp_path, "--json")
     assert (code, json.loads(out)["sentence"]) == (1, expected.audit().sentence)
+    spark.sql(
+        "select protocol, kind, event, cast(lane || 'x' as int) index from bridge_ledger"
+    ).createOrReplaceTempView("bridge_wrong")
     spark.conf.set("spark.sql.catalog.lost", "org.example.NoCatalog")
     for arguments, error in {
         ("--table", "lost.events"): "--table lost.events: ",
+        ("--table", "bridge_wrong"): "--table bridge_wrong: cannot be read: [CAST_INVALID_INPUT] The value ",
+        ("--table", "bridge_observed"): "--table bridge_observed: there is no column kind; needed are protocol, kind,",
         ("--table", "parquet.`/none/day=5`"): "--table parquet.`/none/day=5`: [PATH_NOT_FOUND]",
         ("--table", "none"): "--table none: [TABLE_OR_VIEW_NOT_FOUND]",
         ("--table", "sums=a"): "--table sums=a: allowed: TABLE, or KIND=TABLE (kinds: ledger, observed, promises,",

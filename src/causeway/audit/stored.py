@@ -115,7 +115,7 @@ class AuditTerms:
         return pa.table(columns, schema=PROMISES_SCHEMA)
 
 
-def _require_texts(what: str, given: Iterable[str], example: str) -> list[str]:
+def _require_texts(what: str, given: object, example: str) -> list[str]:
     """Return the texts of an argument of a user. Raises ``InvalidInput``."""
     texts = [*given] if isinstance(given, Iterable) and not isinstance(given, str) else [None]
     found = [text for text in texts if isinstance(text, str)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
-from causeway_proofs.errors import CausewayError
+from causeway_proofs.errors import CausewayError, InvalidInput
 
 from causeway.cluster.masters import is_local
 from causeway.cluster.progress import watch_tasks
@@ -66,9 +66,24 @@ def spark_context(session: SparkSession) -> SparkContext | None:
 
     Args:
         session: The session.
+
+    Raises:
+        InvalidInput: The session was stopped.
     """
     # The classes of Spark Connect import gRPC, which a classic session does not need.
-    return None if type(session).__module__.startswith("pyspark.sql.connect.") else session.sparkContext
+    connect: Any = session if type(session).__module__.startswith("pyspark.sql.connect.") else None
+    context = None if connect is not None else session.sparkContext
+    if connect.is_stopped if context is None else _is_stopped(context):
+        raise InvalidInput("Spark session: was stopped; open another one, and make the DataFrames again in it")
+    return context
+
+
+def _is_stopped(context: SparkContext) -> bool:
+    try:
+        context.getLocalProperty(_DESCRIPTION)
+    except AttributeError:  # a stopped context has no Java object
+        return True
+    return False
 
 
 def spark_master(session: SparkSession) -> str:
@@ -132,7 +147,7 @@ def share_value(session: SparkSession, value: Any) -> Iterator[SharedJobState]:
 
 
 @contextlib.contextmanager
-def spark_jobs(session: SparkSession, text: str) -> Iterator[Counter[str]]:
+def spark_jobs(session: SparkSession, text: str, table: str | None = None) -> Iterator[Counter[str]]:
     """Describe the jobs of the body, as Spark's web page lists them, log a line at their end, and convert their errors.
 
     The line has the counts that the body adds, such as ``rows``, and the duration. Handlers of the logger
@@ -141,16 +156,18 @@ def spark_jobs(session: SparkSession, text: str) -> Iterator[Counter[str]]:
     Args:
         session: The session.
         text: The description; a tag of the jobs through Spark Connect, which takes no commas.
+        table: As in ``convert_spark_errors``.
 
     Yields:
         The counts, in the order of the line.
 
     Raises:
+        InvalidInput: The session was stopped, or the query of the user's table failed.
         LakeError: Spark cannot read a file.
         TaskFailed: A task failed otherwise.
     """
     counts, started = Counter[str](), time.perf_counter()
-    with _describe_jobs(session, text), watch_tasks(session, spark_context(session), text), convert_spark_errors():
+    with _describe_jobs(session, text), watch_tasks(session, spark_context(session), text), convert_spark_errors(table):
         yield counts
     seconds = time.perf_counter() - started
     line = ", ".join([*(f"{count:,} {name}" for name, count in counts.items()), f"{seconds:.1f} s"])

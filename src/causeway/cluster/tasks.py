@@ -25,11 +25,17 @@ __all__ = [
     "run_pickled",
 ]
 
-_AROUND = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+\w+: |\s*SQLSTATE: \w+$")
-"""Class of a Java exception before its text, and its code behind."""
+_AROUND = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+\w+: ")
+"""Class of a Java exception before its text."""
+
+_CODE = re.compile(r"\s*SQLSTATE: \w+;?")
+_TRACE = "Traceback (most recent call last)"
 
 _UNREADABLE = "[FAILED_READ_FILE"
 """Prefix of Spark's error for an unreadable file."""
+
+
+_LOST = "ExecutorLostFailure"
 
 
 class TaskFailed(CausewayError):
@@ -37,10 +43,15 @@ class TaskFailed(CausewayError):
 
 
 @contextlib.contextmanager
-def convert_spark_errors() -> Iterator[None]:
+def convert_spark_errors(table: str | None = None) -> Iterator[None]:
     """Convert Spark errors in the body of a ``with`` statement to ``TaskFailed``.
 
-    An unreadable file becomes a ``LakeError``, and an interrupt, after which Spark cancels the job, stays one.
+    An unreadable file becomes a ``LakeError``, and an interrupt, after which Spark cancels the job, stays one. If the
+    body reads a DataFrame of the user, errors of its query, such as a failed function of the user, become
+    ``InvalidInput``; those of Causeway's own function and lost executors do not.
+
+    Args:
+        table: Name of the user's table in errors; None: the body reads none.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -51,6 +62,8 @@ def convert_spark_errors() -> Iterator[None]:
         if was_interrupted(error):
             raise KeyboardInterrupt from None
         text = extract_python_error(str(error))
+        if table is not None and not any(name in str(error) for name in (run_pickled.__name__, _LOST)):
+            raise InvalidInput(f"{table}: cannot be read: {text}") from None
         if text.startswith(_UNREADABLE):
             raise LakeError(f"lake: {text.removeprefix(_UNREADABLE).partition(']')[2].strip()}") from None
         raise TaskFailed(f"a task failed: {text}") from None
@@ -111,12 +124,16 @@ def extract_python_error(text: str) -> str:
     Args:
         text: Text of the Spark error.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _CODE.sub("", text).splitlines() if line.strip()]
     for position, line in enumerate(lines):
-        if line.startswith("Traceback"):
+        if _TRACE in line:
             python = [later for later in lines[position:] if not later.startswith("at ")]
-            endings = [later for later in python if ": " in later and not later.startswith(("File ", "Traceback"))]
+            endings = [
+                later for later in python if ": " in later and not later.startswith("File ") and _TRACE not in later
+            ]
             return endings[-1] if endings else python[-1]
     causes = [line for line in lines if line.startswith((": ", "Caused by: "))] or lines[:1]
-    texts = dict.fromkeys(_AROUND.sub("", line) for line in (causes[0], causes[-1])) if causes else ["unknown"]
+    texts = (
+        dict.fromkeys(_AROUND.sub("", line).rstrip(": ") for line in (causes[0], causes[-1])) if causes else ["unknown"]
+    )
     return ": ".join(texts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from causeway.cluster.jobs import spark_context
 from causeway.cluster.workers import require_workers
 from causeway.core.arrow_types import plain_type
 from causeway.ledger.commits import table_schema
@@ -28,6 +29,9 @@ def table_to_dataframe(session: SparkSession, table: pa.Table) -> DataFrame:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    spark_context(session)  # raises after its end
+    if int(session.conf.get(_BATCH_ROWS) or 0) <= 0:  # without a limit, for which PySpark has no batches
+        return task_dataframe(session, table.schema, 1, lambda _: [table])
     plain = to_spark_schema(table.schema)
     if not table.num_rows:  # Spark Connect refuses an Arrow table without rows
         return session.createDataFrame([], from_arrow_schema(plain))
@@ -109,6 +113,7 @@ def _signed(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
 
 
 _BATCH = 1 << 16
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def to_spark_schema(schema: pa.Schema) -> pa.Schema:

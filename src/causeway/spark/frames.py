@@ -18,9 +18,9 @@ from causeway_proofs.errors import InvalidInput
 
 from causeway.audit.engine import REMARKED_COUNTS
 from causeway.cluster.connectivity import require_shared
-from causeway.cluster.jobs import default_parallelism, spark_jobs
+from causeway.cluster.jobs import default_parallelism, spark_context, spark_jobs
 from causeway.cluster.progress import show_progress
-from causeway.cluster.tasks import convert_storage_errors, result_of, run_pickled
+from causeway.cluster.tasks import convert_spark_errors, convert_storage_errors, result_of, run_pickled
 from causeway.cluster.workers import require_workers
 from causeway.core.arrow_types import conform_table, fill_optional, require_columns, to_schema
 from causeway.core.text import format_value, to_one_line
@@ -130,6 +130,7 @@ FRAME_TABLES = ("ledger", "observed", "promises", "headers", "watermarks", "valu
 _AMOUNT = "amount"
 """A column of DataFrames in place of the four words of an amount (``LIMBS``)."""
 _LEDGER, _RECORDS = "ledger", "records"
+_RESULT = "result binary"
 
 
 @show_progress("store")
@@ -147,7 +148,8 @@ def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
         tables: As in ``LedgerTables``.
 
     Raises:
-        InvalidInput: A column is missing, or has a wrong type or value; or workers do not see the folder.
+        InvalidInput: An argument is invalid; a column is missing, or has a wrong type or value; a table cannot be read;
+            workers do not see the folder; or the session was stopped.
         TaskFailed: A Spark task failed.
     """
     unknown = sorted(set(tables) - set(LedgerTables.__annotations__))
@@ -212,15 +214,15 @@ def store_records(
         stored = _create_ledger(session, temporary, buckets)
         place = temporary.storage(_RECORDS)
         place.make_folder("")
-        with spark_jobs(session, "write records") as counts:
-            query = selected.mapInArrow(_PartitionWriter(place, names), "partition int, path string, rows long")
-            written = query.toArrow().to_pylist()
-            counts["rows"] = sum(row["rows"] for row in written)
+        with spark_jobs(session, "write records", _RECORDS) as counts:
+            results = selected.mapInArrow(_PartitionWriter(place, names), _RESULT).toArrow()["result"].to_pylist()
+            written = sorted(part for result in results for part in result_of(result))
+            counts["rows"] = sum(rows for _, _, rows in written)
         takes = []
-        for row in sorted(written, key=lambda row: row["partition"]):
-            source = inspect_file(place, row["path"])
+        for number, path, _ in written:
+            source = inspect_file(place, path)
             assert source is not None
-            takes.append(PendingInput(replace(source, name=f"partition-{row['partition']:05d}")))
+            takes.append(PendingInput(replace(source, name=f"partition-{number:05d}")))
         if not takes:
             raise InvalidInput("records: no rows")
         commit_files(stored, takes, mapping, mapping_digest(mapping), SparkRunner(session), strict=True)
@@ -300,20 +302,29 @@ class _PartitionWriter:
     names: Sequence[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _result_batch(run_pickled(partial(self._write, batches)))
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> list[tuple[int, str, int]]:
+        """Return the partition, its file and its number of rows; nothing without rows."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
         first = next(batches, None)
         if first is None:
-            return
-        path, number, rows = f"{uuid.uuid4().hex}.parquet", context.partitionId(), 0
+            return []
+        path, rows = f"{uuid.uuid4().hex}.parquet", 0
         schema = pa.schema([*zip(self.names, map(_in_utc, first.schema.types), strict=True)])
         with self.storage.parquet_writer(path, schema) as sink:
             for batch in itertools.chain([first], batches):
                 sink.write_table(pa.Table.from_batches([batch]).rename_columns(self.names).cast(schema))
                 rows += batch.num_rows
-        yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "path": [path], "rows": [rows]})
+        return [(context.partitionId(), path, rows)]
+
+
+def _result_batch(content: bytes) -> pa.RecordBatch:
+    """Return the pickled result of a task as a row of type ``_RESULT``."""
+    return pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], ["result"])
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
@@ -325,7 +336,7 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
 def _temporary_place(session: SparkSession, folder: str | os.PathLike[str] | None) -> Iterator[_TemporaryPlace]:
     """Yield a new folder that tasks see; remove it if the body fails."""
     require_workers(session)
-    where = tempfile.gettempdir() if folder is None else folder
+    where: object = tempfile.gettempdir() if folder is None else folder
     if not isinstance(where, str | os.PathLike) or not isinstance(os.fspath(where), str):
         raise InvalidInput(f"folder: {format_value(where)}: must be the path or URI of a folder")
     if not os.fspath(where):
@@ -352,8 +363,8 @@ def _create_ledger(session: SparkSession, temporary: _TemporaryPlace, buckets: i
 
 def _spool_rows(frame: DataFrame, job: IngestJob, table: str, bounds: HeightBounds) -> list[SpooledRun]:
     """Spool the rows of a table by bucket, and extend ``bounds`` by their blocks."""
-    with spark_jobs(frame.sparkSession, f"write {table}") as counts:
-        rows = frame.mapInArrow(_BucketSpooler(job, table), "result binary").toArrow()
+    with spark_jobs(frame.sparkSession, f"write {table}", table) as counts:
+        rows = frame.mapInArrow(_BucketSpooler(job, table), _RESULT).toArrow()
         found = [result_of(row) for row in rows["result"].to_pylist()]
         spooled = [run for runs, _ in found for run in runs]
         for run in spooled:
@@ -372,8 +383,7 @@ class _BucketSpooler:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        result = run_pickled(partial(self._runs, batches))
-        yield pa.RecordBatch.from_arrays([pa.array([result], pa.binary())], ["result"])
+        yield _result_batch(run_pickled(partial(self._runs, batches)))
 
     def _runs(self, batches: Iterator[pa.RecordBatch]) -> tuple[list[SpooledRun], HeightBounds]:
         bounds = HeightBounds()
@@ -387,17 +397,20 @@ class _BucketSpooler:
         return writer.end(keep=False), bounds
 
 
-def _require_frame(given: DataFrame, what: str, allowed: str = "a Spark DataFrame") -> DataFrame:
+def _require_frame(given: object, what: str, allowed: str = "a Spark DataFrame") -> DataFrame:
     """Return a DataFrame that jobs can read; ``what`` names it in errors, with what is allowed.
 
     Raises:
-        InvalidInput: it is something else, or a stream.
+        InvalidInput: it is something else, a stream, of a stopped session, or no valid query.
     """
     from pyspark.sql import DataFrame
 
     if not isinstance(given, DataFrame):
         raise InvalidInput(f"{what}: is of type {type(given).__name__}: must be {allowed}")
-    if given.isStreaming:
+    spark_context(given.sparkSession)  # raises after its end
+    with convert_spark_errors(what):  # Spark Connect analyzes a query only here
+        is_stream, _ = given.isStreaming, given.schema
+    if is_stream:
         raise InvalidInput(f"{what}: is a stream: must be a DataFrame of spark.read or of a table")
     return given
 
@@ -494,7 +507,7 @@ def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str
     if isinstance(given, pa.Table):
         return conform_table(given, schema, what)
     frame = _select_columns(_require_frame(given, what, "a Spark DataFrame or an Arrow table"), schema, what)
-    with spark_jobs(frame.sparkSession, f"read {what}") as counts:
+    with spark_jobs(frame.sparkSession, f"read {what}", what) as counts:
         table = frame.toArrow()
         counts["rows"] = table.num_rows
     return to_schema(table, schema, what)

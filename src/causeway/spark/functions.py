@@ -105,13 +105,14 @@ def ingest(
         folder: As in ``LedgerTables``.
 
     Raises:
-        InvalidInput: The mapping is invalid, the records do not fit it, or workers do not see the folder.
+        InvalidInput: An argument or the mapping is invalid, the records do not fit it or cannot be read, workers do not
+            see the folder, or the session was stopped.
         TaskFailed: A Spark task failed.
     """
     return store_records(records, _load_mapping(mapping), buckets=buckets, folder=folder)
 
 
-def _load_mapping(given: MappingDocument | str | os.PathLike[str]) -> MappingDocument:
+def _load_mapping(given: object) -> MappingDocument:
     """Return a mapping by its name or file.
 
     Raises:
@@ -151,7 +152,8 @@ def audit(
         tables: As in ``LedgerTables``.
 
     Raises:
-        InvalidInput: A column is missing, or has a wrong type or value; or workers do not see the folder.
+        InvalidInput: An argument is invalid; a column is missing, or has a wrong type or value; a table cannot be read;
+            workers do not see the folder; or the session was stopped.
         TaskFailed: A Spark task failed.
     """
     terms = AuditTerms.of(deadlines, tolerances)

@@ -306,7 +306,14 @@ def _store_tables(
             raise InvalidInput(f"--table {name}: {shell.one_line(error)}") from None
         except Py4JJavaError as error:  # such as the class of a catalog that is not there
             raise InvalidInput(f"--table {name}: {first_line(error)}") from None
-    with store(frames.pop("ledger"), folder=folder, **frames) as stored:
+    try:
+        stored = store(frames.pop("ledger"), folder=folder, **frames)
+    except InvalidInput as error:  # of a table, by its kind
+        kind, sign, text = str(error).partition(": ")
+        if not sign or kind not in tables:
+            raise
+        raise InvalidInput(f"--table {tables[kind]}: {text}") from None
+    with stored:
         yield stored
 
 
