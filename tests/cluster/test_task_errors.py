@@ -70,5 +70,7 @@ def test_user_error_is_returned_from_a_task(number: int) -> None:
 def test_errors_of_a_users_query_are_not_those_of_a_task(text: str) -> None:
     with pytest.raises(TaskFailed, match=r"^a task failed: "), convert_spark_errors("observed"):
         raise PySparkException(text)
+    with pytest.raises(InvalidInput, match=r"^Spark session: was stopped; open another one"), convert_spark_errors():
+        raise PySparkException("(x) [INVALID_HANDLE.SESSION_CLOSED] The handle 4f59 is invalid.")
     with pytest.raises(InvalidInput, match=r"^observed: cannot be read: overflow$"), convert_spark_errors("observed"):
         raise PySparkException("overflow SQLSTATE: 22003\nat org.apache.Spark")

@@ -264,6 +264,8 @@ def test_only_batch_dataframes_with_exact_names_are_read(spark: SparkSession) ->
         cs.audit(rows.withColumnRenamed("lane", "LANE"))
     with pytest.raises(InvalidInput, match=r"^ledger: is of type Table: must be a Spark DataFrame$"):
         cs.audit(LEDGER_SCHEMA.empty_table())
+    with pytest.raises(InvalidInput, match=r"^ledger: is of type pandas.DataFrame: must be a Spark DataFrame$"):
+        cs.audit(type("DataFrame", (), {"__module__": "pandas.core.frame"})())
     with pytest.raises(InvalidInput, match=r"^records: is a stream: must be a DataFrame of spark\.read or of a table$"):
         cs.ingest(spark.readStream.format("rate").load(), "ibc-packets")
 

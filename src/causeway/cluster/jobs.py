@@ -16,7 +16,7 @@ from causeway_proofs.errors import CausewayError, InvalidInput
 
 from causeway.cluster.masters import is_local
 from causeway.cluster.progress import watch_tasks
-from causeway.cluster.tasks import convert_spark_errors
+from causeway.cluster.tasks import SESSION_STOPPED, convert_spark_errors
 from causeway.core.text import count_noun
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def spark_context(session: SparkSession) -> SparkContext | None:
     connect: Any = session if type(session).__module__.startswith("pyspark.sql.connect.") else None
     context = None if connect is not None else session.sparkContext
     if connect.is_stopped if context is None else _is_stopped(context):
-        raise InvalidInput("Spark session: was stopped; open another one, and make the DataFrames again in it")
+        raise InvalidInput(SESSION_STOPPED)
     return context
 
 

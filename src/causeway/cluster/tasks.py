@@ -36,6 +36,10 @@ _UNREADABLE = "[FAILED_READ_FILE"
 
 
 _LOST = "ExecutorLostFailure"
+_CLOSED = "[INVALID_HANDLE.SESSION_"
+"""Within errors of Spark Connect for a session that its server closed, or does not know after a restart."""
+
+SESSION_STOPPED = "Spark session: was stopped; open another one, and make the DataFrames again in it"
 
 
 class TaskFailed(CausewayError):
@@ -48,7 +52,7 @@ def convert_spark_errors(table: str | None = None) -> Iterator[None]:
 
     An unreadable file becomes a ``LakeError``, and an interrupt, after which Spark cancels the job, stays one. If the
     body reads a DataFrame of the user, errors of its query, such as a failed function of the user, become
-    ``InvalidInput``; those of Causeway's own function and lost executors do not.
+    ``InvalidInput``; those of Causeway's own function and lost executors do not. So does a session that was stopped.
 
     Args:
         table: Name of the user's table in errors; None: the body reads none.
@@ -62,6 +66,8 @@ def convert_spark_errors(table: str | None = None) -> Iterator[None]:
         if was_interrupted(error):
             raise KeyboardInterrupt from None
         text = extract_python_error(str(error))
+        if _CLOSED in text:
+            raise InvalidInput(SESSION_STOPPED) from None
         if table is not None and not any(name in str(error) for name in (run_pickled.__name__, _LOST)):
             raise InvalidInput(f"{table}: cannot be read: {text}") from None
         if text.startswith(_UNREADABLE):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from causeway.cluster.jobs import spark_context
+from causeway.cluster.tasks import convert_spark_errors
 from causeway.cluster.workers import require_workers
 from causeway.core.arrow_types import plain_type
 from causeway.ledger.commits import table_schema
@@ -29,8 +30,10 @@ def table_to_dataframe(session: SparkSession, table: pa.Table) -> DataFrame:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    spark_context(session)  # raises after its end
-    if int(session.conf.get(_BATCH_ROWS) or 0) <= 0:  # without a limit, for which PySpark has no batches
+    spark_context(session)  # raises once it was stopped
+    with convert_spark_errors():
+        limit = int(session.conf.get(_BATCH_ROWS) or 0)
+    if limit <= 0:  # without a limit, for which PySpark has no batches
         return task_dataframe(session, table.schema, 1, lambda _: [table])
     plain = to_spark_schema(table.schema)
     if not table.num_rows:  # Spark Connect refuses an Arrow table without rows
@@ -92,7 +95,8 @@ def task_dataframe(
                     for start in range(0, rows.num_rows, _BATCH):
                         yield from _signed(rows.slice(start, _BATCH), carried).to_batches()
 
-    frame = session.range(0, tasks, 1, max(tasks, 1)).mapInArrow(run, from_arrow_schema(carried))
+    with convert_spark_errors():  # Spark Connect sends the function at once
+        frame = session.range(0, tasks, 1, max(tasks, 1)).mapInArrow(run, from_arrow_schema(carried))
     columns = []
     for name in schema.names:
         number = F.col(name).cast("decimal(20,0)")

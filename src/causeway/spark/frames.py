@@ -406,8 +406,11 @@ def _require_frame(given: object, what: str, allowed: str = "a Spark DataFrame")
     from pyspark.sql import DataFrame
 
     if not isinstance(given, DataFrame):
-        raise InvalidInput(f"{what}: is of type {type(given).__name__}: must be {allowed}")
-    spark_context(given.sparkSession)  # raises after its end
+        kind = type(given).__name__
+        if kind == DataFrame.__name__:  # of pandas, or another package
+            kind = f"{type(given).__module__.partition('.')[0]}.{kind}"
+        raise InvalidInput(f"{what}: is of type {kind}: must be {allowed}")
+    spark_context(given.sparkSession)  # raises once it was stopped
     with convert_spark_errors(what):  # Spark Connect analyzes a query only here
         is_stream, _ = given.isStreaming, given.schema
     if is_stream:
