@@ -610,7 +610,7 @@ def test_remarks_name_tolerances_and_guarantees_without_a_lane() -> None:
 @pytest.mark.parametrize("detail", [None, "recieved"])
 def test_reverted_row_must_name_an_event(detail: str | None) -> None:
     rows = [event_row(1, "sent", 5), event_row(1, "received", 6), event_row(1, "reverted", 6, chain="b", detail=detail)]
-    with pytest.raises(InvalidInput, match=f"detail {detail!r} of a reverted row: must be one of sent, "):
+    with pytest.raises(InvalidInput, match=f"detail of a reverted row: {detail or 'null'}: must be one of sent, "):
         audited(rows)
 
 

@@ -70,7 +70,27 @@ def test_equivalent_types_give_equal_results(other: Callable[[pa.Table], pa.Tabl
             with_column("payload_hash", pa.array([b"a", None, None])),
             "rows: payload_hash: a value of 1 bytes: must be 32",
         ),
-        (with_column("event", pa.array(["sent", "seen", "sent"])), "event 'seen': must be one of sent, "),
+        (with_column("event", pa.array(["sent", "seen", "sent"])), "rows: event: seen: must be one of sent, "),
+        (with_column("kind", pa.array(["request", "call", "call"])), "rows: kind: call: must be one of request, "),
+        (with_column("lane", pa.array([b"x", b"x", b"a\xffb"])), "rows: lane: a\\xffb: must be UTF-8"),
+        (
+            with_column("event", pa.array(["sent", "x" * 5_000, "sent"])),
+            f"rows: event: {'x' * 99}…{'x' * 20}: must be one of sent, ",
+        ),
+        (
+            with_column("revision", pa.array([None, None, 2**26 - 1])),
+            "rows: revision: 67108863: must be from 0 to 67108862",
+        ),
+        (
+            with_column("timeout_revision", pa.array([0, 0, 0])).set_column(
+                LEDGER_SCHEMA.get_field_index("timeout_height"), "timeout_height", pa.array([1, 2**38, None])
+            ),
+            "rows: timeout_height: 274877906944: must be from 0 to 274877906943 with a revision",
+        ),
+        (
+            with_column("amount_2", pa.array([None, 0, None])),
+            "rows: amount_0 and amount_2: one is null in a row without the other: must not be",
+        ),
         (with_column("event", pa.array(["sent", None, "sent"])), "rows: event: is null in a row: must not be"),
         ([1, 2], "rows: is a list: must be an Arrow table"),
     ],

@@ -111,6 +111,14 @@ def test_movements_of_value_are_checked(spark: SparkSession) -> None:
         cs.audit(frame(spark, rows), value=spark.createDataFrame([("p", None)], "protocol string, why string"))
 
 
+def not_utf8(column: str, schema: pa.Schema) -> pa.Table:
+    """Return a row of a table with a text that is not UTF-8."""
+    octets = pa.array([b"a\xffb"], pa.binary()).buffers()
+    names = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.StringArray.from_buffers(1, *octets[1:]))
+    rows = table([{column: "a", "how": "declared", "stated_by": "me"}], schema)
+    return rows.set_column(schema.get_field_index(column), schema.field(column), names)
+
+
 SMALL = "protocol string, source string, lane string, index int, kind string, event string, time timestamp_ntz"
 ROW = ("p", "a", "1", 1, "request", "sent", NOON)
 
@@ -135,11 +143,31 @@ def test_amount_may_be_one_column(spark: SparkSession) -> None:
     assert cs.audit(decimals).audit.sums["sent"].to_pylist() == [str(2**64 + 7)]
 
 
+NOT_UTF8 = "cast(x'61ff62' as string)"
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
         (lambda df: df.drop("event"), "ledger: there is no column event; needed are protocol, kind, event"),
-        (lambda df: df.withColumn("event", F.lit("sunt")), "event 'sunt': must be one of sent, committed, .*"),
+        (lambda df: df.withColumn("event", F.lit("sunt")), "ledger: event: sunt: must be one of sent, committed, .*"),
+        (lambda df: df.withColumn("kind", F.lit("call")), "ledger: kind: call: must be one of request, response, .*"),
+        (
+            lambda df: df.withColumn("event", F.lit("reverted")),
+            "ledger: detail of a reverted row: null: must be one of sent, committed, .*",
+        ),
+        (lambda df: df.withColumn("lane", F.expr(NOT_UTF8)), r"ledger: lane: a\\xffb: must be UTF-8"),
+        (lambda df: df.withColumn("amount", F.expr(NOT_UTF8)), r"ledger: amount: a\\xffb: must be UTF-8"),
+        (
+            lambda df: df.withColumns({"amount_1": F.lit(0), "amount_0": F.lit(0)}),
+            "ledger: there is no column amount_2, amount_3; an amount needs amount_0, amount_1, amount_2, amount_3",
+        ),
+        (
+            lambda df: df.select(
+                "*", F.explode(F.array(F.lit(Decimal("5.00")), F.lit(Decimal("1.50")))).alias("amount")
+            ),
+            r"ledger: amount: 1\.50: must be a whole number from 0 to 2.*",
+        ),
         (lambda df: df.withColumn("kind", F.lit(None).cast("string")), "ledger: kind: is null in a row: must not be"),
         (lambda df: df.withColumn("index", F.lit(-2)), "ledger: index: -2: must be a whole number from 0 to 1844.*"),
         (lambda df: df.withColumn("index", F.lit(Decimal(2**64))), "ledger: index: 18446744073709551616: must be a.*"),
@@ -167,8 +195,10 @@ def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
     rows = spark.createDataFrame([ROW], SMALL)
     with pytest.raises(InvalidInput, match=r"^promises: there is no column promise; needed are promise$"):
         cs.audit(rows, promises=spark.createDataFrame([("p",)], "protocol string"))
-    with pytest.raises(InvalidInput, match=r"^observed: events: is of type string: must be array$"):
+    with pytest.raises(InvalidInput, match=r"^observed: events: is of type string: must be array<string>$"):
         cs.audit(rows, observed=spark.createDataFrame([("a", "sent")], "chain string, events string"))
+    with pytest.raises(InvalidInput, match=r"^observed: events: is of type array<integer>: must be array<string>$"):
+        cs.audit(rows, observed=spark.createDataFrame([("a", [1])], "chain string, events array<int>"))
     with pytest.raises(InvalidInput, match=r"^buckets: 0: must be a whole number from 1 to 4096$"):
         cs.audit(rows, buckets=0)
 
@@ -224,6 +254,34 @@ def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
         (
             {"observed": pa.table({"chain": ["a"], "events": [["sunt"]], "how": ["declared"], "stated_by": ["me"]})},
             "observed: events: sunt: must be one of sent, committed, .*",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "events": [[1]]})},
+            "observed: events: is of type list<item: int64>: must be list<item: string>",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "events": [["x" * 5_000]]})},
+            "observed: events: x{99}…x{20}: must be one of sent, committed, .*",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "revision": [2**40], "first_height": [1], "last_height": [5]})},
+            "observed: revision: 1099511627776: must be from 0 to 67108862",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "revision": [1], "first_height": [1], "last_height": [2**38]})},
+            "observed: last_height: 274877906944: must be from 0 to 274877906943 with a revision",
+        ),
+        (
+            {"observed": pa.table({"chain": pa.array([b"a\xffb"])})},
+            r"observed: chain: a\\xffb: must be UTF-8",
+        ),
+        (
+            {"observed": not_utf8("chain", OBSERVED_SCHEMA)},
+            r"observed: chain: a\\xffb: must be UTF-8",
+        ),
+        (
+            {"promises": not_utf8("promise", PROMISES_SCHEMA)},
+            r"promises: promise: a\\xffb: must be UTF-8",
         ),
         (
             {"observed": pa.table({"chain": ["a"], "how": ["guessed"], "stated_by": ["me"]})},

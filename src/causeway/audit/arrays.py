@@ -13,6 +13,7 @@ from causeway_proofs.errors import InvalidInput
 
 from causeway.ledger.encodings import NameCodes
 from causeway.ledger.parts import MessageRun
+from causeway.ledger.row_rules import name_error
 from causeway.ledger.schema import LANE
 from causeway.ledger.windows import Lane
 
@@ -169,7 +170,7 @@ def encode_allowed_names(column: pa.ChunkedArray, allowed: list[str], field: str
     codes = encode_names(column, names)
     if len(names) > len(allowed) or (column.null_count and len(codes)):
         bad = names.known()[len(allowed)] if len(names) > len(allowed) else None
-        raise InvalidInput(f"{field} {bad!r}: must be one of {', '.join(allowed)}")
+        raise name_error(field, bad, allowed)
     return codes
 
 

@@ -38,6 +38,7 @@ from causeway.ledger.encodings import UNSEEN_NAME, NameCodes
 from causeway.ledger.outcomes import EVENT_BITS, OUTCOME_ERRORS, STATES_BY_EVENT_BITS
 from causeway.ledger.parts import MessageRun
 from causeway.ledger.row_order import EVENTS, SEGMENT_BITS
+from causeway.ledger.row_rules import name_error
 from causeway.ledger.schema import (
     EXPIRED,
     FORGED,
@@ -249,7 +250,7 @@ class RowColumns:
         unknown = codes[reverted & ~known]
         if len(unknown):
             value = None if unknown[0] < 0 else names.known()[unknown[0]]
-            raise InvalidInput(f"detail {value!r} of a reverted row: must be one of {', '.join(REVERTED_EVENTS)}")
+            raise name_error("detail of a reverted row", value, REVERTED_EVENTS)
         return np.where(reverted, detail, -1).astype(np.int8)
 
     @cached_property

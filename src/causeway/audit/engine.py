@@ -55,6 +55,7 @@ from causeway.core.arrow_types import conform_table, to_python_rows
 from causeway.core.text import EPOCH, format_lane, format_moment, shorten_name
 from causeway.ledger.parts import BucketPart
 from causeway.ledger.row_order import deduplicate_statements
+from causeway.ledger.row_rules import require_valid_rows
 from causeway.ledger.schema import (
     CLOCK_TOLERANCE,
     HEADERS_SCHEMA,
@@ -338,19 +339,23 @@ def audit_table(
     Raises:
         InvalidInput: A table does not fit its schema.
     """
-    in_order = deduplicate_statements(conform_table(rows, LEDGER_SCHEMA, "rows"))
+    in_order = deduplicate_statements(_conform(rows, LEDGER_SCHEMA, "rows"))
     inputs = (headers, HEADERS_SCHEMA, "headers"), (watermarks, WATERMARKS_SCHEMA, "watermarks")
     chains, marks = (
-        schema.empty_table() if table is None else conform_table(table, schema, name) for table, schema, name in inputs
+        schema.empty_table() if table is None else _conform(table, schema, name) for table, schema, name in inputs
     )
-    moved = VALUE_SCHEMA.empty_table() if value is None else conform_table(value, VALUE_SCHEMA, "value")
-    observed = conform_table(observed, OBSERVED_SCHEMA, "observed")
-    promises = conform_table(promises, PROMISES_SCHEMA, "promises")
+    moved = VALUE_SCHEMA.empty_table() if value is None else _conform(value, VALUE_SCHEMA, "value")
+    observed = _conform(observed, OBSERVED_SCHEMA, "observed")
+    promises = _conform(promises, PROMISES_SCHEMA, "promises")
     promises = mark_restarts(promises, find_restarted_chains(in_order), REMARKED_COUNTS)
     end = latest_time(in_order["time"])
     return audit_ledger_rows(
         [lambda: in_order], observed, promises, limit, [lambda: (chains, marks)], [lambda: moved], end
     )
+
+
+def _conform(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
+    return require_valid_rows(conform_table(rows, schema, what), what)
 
 
 def latest_time(times: pa.ChunkedArray) -> int | None:

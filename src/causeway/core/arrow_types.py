@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 
-from causeway.core.text import to_one_line
+from causeway.core.text import shorten_name, to_one_line
 
 OPTIONAL = ("stated_by", "how")
 """Columns that are required in a stored ledger but optional in foreign tables."""
@@ -71,8 +71,6 @@ def conform_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
     """
     if not isinstance(rows, pa.Table):
         raise InvalidInput(f"{what}: is a {type(rows).__name__}: must be an Arrow table")
-    if rows.schema.equals(schema):
-        return rows
     if rows.num_rows:
         require_columns(rows.column_names, schema, what)
     else:
@@ -215,7 +213,45 @@ def _type_family(kind: pa.DataType) -> str:
     return "bytes" if _is_bytes(kind) or types.is_binary_view(kind) else str(kind)
 
 
+def is_utf8(column: pa.Array) -> bool:
+    """Return True if all texts of a column, or all entries of its dictionary, are UTF-8.
+
+    Args:
+        column: Texts, bytes or a dictionary of them.
+    """
+    values = column.dictionary if pa.types.is_dictionary(column.type) else column
+    try:
+        values.cast(pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def require_utf8(column: pa.Array | pa.ChunkedArray, place: str) -> None:
+    """Check that the texts of a column are UTF-8; Spark and Arrow may hold others.
+
+    Args:
+        column: Texts or bytes, lists or a dictionary of them; columns of other types are not checked.
+        place: Place of the column, for errors.
+
+    Raises:
+        InvalidInput: A text is not UTF-8.
+    """
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        values = chunk
+        while pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+            values = values.flatten()
+        values = values.dictionary if pa.types.is_dictionary(values.type) else values
+        if _type_family(values.type) in ("text", "bytes") and not is_utf8(values):
+            for octets in values.cast(pa.large_binary()).drop_null().to_pylist():
+                text = octets.decode("utf-8", "backslashreplace")
+                if text.encode() != octets:
+                    raise InvalidInput(f"{place}: {shorten_name(text)}: must be UTF-8")
+
+
 def _cast(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
+    if _type_family(field.type) in ("text", "list of text"):
+        require_utf8(column, f"{what}: {field.name}")
     try:
         if pa.types.is_dictionary(field.type):
             if pa.types.is_dictionary(column.type):
@@ -227,6 +263,8 @@ def _cast(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArra
             if not _is_bytes(column.type):
                 raise pa.ArrowInvalid(f"{column.type} is no binary")
             column = column.cast(pa.binary())
+        if pa.types.is_list(field.type) and _type_family(column.type) not in (_type_family(field.type), "list of null"):
+            raise pa.ArrowInvalid(f"{column.type} has other elements")
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         raise InvalidInput(f"{what}: {field.name}: {_misfit(column, field.type)}") from None
@@ -255,11 +293,13 @@ __all__ = [
     "OPTIONAL",
     "conform_table",
     "fill_optional",
+    "is_utf8",
     "null_invalid_years",
     "plain_type",
     "require_columns",
     "require_types",
     "require_unique",
+    "require_utf8",
     "to_python_rows",
     "to_schema",
     "value_type",

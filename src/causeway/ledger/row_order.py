@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.distinct import distinct_slices
-from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import HashFunction, digest_slices
 from causeway_proofs.order import U64, Rows, distinct_with_codes, group_rows, stable_order
 
 from causeway.ledger.encodings import NameCodes, rank_names, text_slices, valid_mask
+from causeway.ledger.row_rules import name_error
 from causeway.ledger.schema import LANE, STATEMENT, LedgerEvent
 
 __all__ = [
@@ -351,7 +351,7 @@ def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
     event = events.codes(rows["event"])
     if len(events) > len(EVENTS) or (event < 0).any():
         bad = events.known()[len(EVENTS)] if len(events) > len(EVENTS) else None
-        raise InvalidInput(f"event {bad!r}: must be one of {', '.join(EVENTS)}")
+        raise name_error("event", bad, EVENTS)
     lane = number_lanes(rows)[1].astype(np.uint64)
     index = _whole(rows["index"])
     indexed = valid_mask(index)

@@ -15,30 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-from causeway_proofs.errors import InvalidInput
 
 from causeway.core.arrow_types import conform_table
-from causeway.core.text import to_one_line
 from causeway.ledger.encodings import NameCodes, valid_mask
 from causeway.ledger.schema import (
     CLOCK_TOLERANCE,
     DECLARED,
     EXPECTED_WITHIN,
-    HEADER,
     INFERRED,
     LANE,
     MAY_DROP,
-    PROMISES,
     PROMISES_SCHEMA,
     RECEIVED_WITHIN,
     RESTARTED,
     REVISION_SHIFT,
-    VALUE,
     LedgerEvent,
 )
 
-__all__ = ["HeightBounds", "find_restarted_chains", "mark_restarts", "require_known_names"]
+__all__ = ["HeightBounds", "find_restarted_chains", "mark_restarts"]
 
 Lane = tuple[str | None, str | None, str | None, str | None]
 Bools = npt.NDArray[np.bool_]
@@ -557,27 +551,6 @@ class HeightBounds:
     def restarted(self) -> list[str]:
         """Return the restarted chains, ascending."""
         return sorted(chain for chain, block in self.first.items() if self.last[chain][1] < block[1])
-
-
-def require_known_names(observed: pa.Table, promises: pa.Table) -> None:
-    """Refuse events, origins of windows, and guarantees that do not exist: a misspelt one would have no effect.
-
-    Args:
-        observed: Windows (``OBSERVED_SCHEMA``).
-        promises: Guarantees (``PROMISES_SCHEMA``).
-
-    Raises:
-        InvalidInput: A name is unknown.
-    """
-    events = pc.list_flatten(observed["events"])
-    for field, column, allowed in (
-        ("observed: events", events, (*LedgerEvent, HEADER, VALUE)),
-        ("observed: how", observed["how"], (DECLARED, INFERRED)),
-        ("promises: promise", promises["promise"], PROMISES),
-    ):
-        for name in column.drop_null().unique().to_pylist():
-            if name not in allowed:
-                raise InvalidInput(f"{field}: {to_one_line(name)}: must be one of {', '.join(allowed)}")
 
 
 def mark_restarts(promises: pa.Table, chains: Iterable[str], stated_by: str) -> pa.Table:

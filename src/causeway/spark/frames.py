@@ -22,7 +22,7 @@ from causeway.cluster.jobs import default_parallelism, spark_context, spark_jobs
 from causeway.cluster.progress import show_progress
 from causeway.cluster.tasks import convert_spark_errors, convert_storage_errors, result_of, run_pickled
 from causeway.cluster.workers import require_workers
-from causeway.core.arrow_types import conform_table, fill_optional, require_columns, to_schema
+from causeway.core.arrow_types import conform_table, fill_optional, require_columns, require_utf8, to_schema
 from causeway.core.text import format_value, to_one_line
 from causeway.ledger.bucket_scan import prepare_worker
 from causeway.ledger.commits import table_schema
@@ -31,17 +31,18 @@ from causeway.ledger.ingest.columns import match_names
 from causeway.ledger.ingest.commit import commit_files
 from causeway.ledger.ingest.ingest import mapping_digest
 from causeway.ledger.ingest.mapping import MappingDocument
-from causeway.ledger.ingest.parquet import READABLE
+from causeway.ledger.ingest.parquet import READABLE, to_plain_column
 from causeway.ledger.ingest.records import plan_reading
 from causeway.ledger.ingest.row_sections import FILE, iterate_fields
 from causeway.ledger.ingest.sources import PendingInput, inspect_file
 from causeway.ledger.ingest.tasks import IngestJob, SparkRunner
 from causeway.ledger.maintenance import remove_garbage
 from causeway.ledger.row_order import MAX_BUCKETS
+from causeway.ledger.row_rules import require_amount_columns, require_valid_rows
 from causeway.ledger.schema import LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.ledger.sorted_runs import RunWriter, SpooledRun
 from causeway.ledger.store import Ledger, LedgerWriter, create_ledger
-from causeway.ledger.windows import HeightBounds, mark_restarts, require_known_names
+from causeway.ledger.windows import HeightBounds, mark_restarts
 from causeway.network.opened_ledger import OpenedLedger
 from causeway.storage.files import Storage
 from causeway.storage.object_store import LocalPlace, open_place
@@ -169,7 +170,6 @@ def store(ledger: DataFrame, **tables: Unpack[LedgerTables]) -> FrameLedger:
     }
     observed = _read_table(tables.get("observed"), OBSERVED_SCHEMA, "observed")
     promises = _read_table(tables.get("promises"), PROMISES_SCHEMA, "promises")
-    require_known_names(observed, promises)
     with _temporary_place(session, tables.get("folder")) as temporary:
         stored = _create_ledger(session, temporary, tables.get("buckets"))
         with LedgerWriter(stored) as writer:
@@ -390,7 +390,7 @@ class _BucketSpooler:
         writer = RunWriter(self.job.lake, self.job.folder, self.job.buckets, self.job.run_bytes, self.table)
         for batch in batches:
             given = _split_amounts(pa.Table.from_batches([batch]), self.table)
-            rows = to_schema(given, table_schema(self.table), self.table)
+            rows = require_valid_rows(to_schema(given, table_schema(self.table), self.table), self.table)
             if self.table == "ledger":
                 bounds.add(rows)
             writer.add(fill_optional(rows))
@@ -430,7 +430,8 @@ def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     if _AMOUNT in names and set(LIMBS) <= set(schema.names):
         schema = _with_amount(names, schema, what)
     require_columns(names, schema, what)
-    kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
+    require_amount_columns(names, schema, what)
+    kinds = {field.name: _type_name(field.dataType) for field in frame.schema.fields}
     for field in schema:
         if field.name in names and kinds[field.name] not in _allowed_types(field.type):
             allowed = " or ".join(_allowed_types(field.type))
@@ -463,10 +464,8 @@ def _split_amounts(rows: pa.Table, what: str) -> pa.Table:
     if _AMOUNT not in rows.column_names:
         return rows
     column = rows[_AMOUNT].combine_chunks()
-    if pa.types.is_decimal(column.type) and column.type.scale:
-        with contextlib.suppress(pa.ArrowInvalid):  # a fraction is refused below
-            column = column.cast(pa.decimal128(38, 0))
-    numbers = parse_numbers(column.cast(pa.string()))
+    require_utf8(column, f"{what}: {_AMOUNT}")
+    numbers = parse_numbers(to_plain_column(column).cast(pa.string()))
     wrong = (numbers.found != DigitsStatus.GOOD) & valid_mask(column)
     if wrong.any():
         text = to_one_line(str(column[int(wrong.argmax())].as_py()))
@@ -495,8 +494,15 @@ def _allowed_types(kind: pa.DataType) -> tuple[str, ...]:
     if pa.types.is_timestamp(kind):
         return "timestamp", "timestamp_ntz"
     if pa.types.is_list(kind):
-        return ("array",)
+        return ("array<string>",)
     return ("binary",) if pa.types.is_fixed_size_binary(kind) else _TEXT
+
+
+def _type_name(kind: DataType) -> str:
+    """Return the name of a Spark type without its length or scale, that of an array with its elements."""
+    from pyspark.sql.types import ArrayType
+
+    return f"array<{_type_name(kind.elementType)}>" if isinstance(kind, ArrayType) else kind.typeName()
 
 
 def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str) -> pa.Table:
@@ -508,9 +514,9 @@ def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str
     if given is None:
         return schema.empty_table()
     if isinstance(given, pa.Table):
-        return conform_table(given, schema, what)
+        return require_valid_rows(conform_table(given, schema, what), what)
     frame = _select_columns(_require_frame(given, what, "a Spark DataFrame or an Arrow table"), schema, what)
     with spark_jobs(frame.sparkSession, f"read {what}", what) as counts:
         table = frame.toArrow()
         counts["rows"] = table.num_rows
-    return to_schema(table, schema, what)
+    return require_valid_rows(to_schema(table, schema, what), what)

@@ -454,7 +454,7 @@ def test_parquet_of_hostile_or_unusual_types(monkeypatch: pytest.MonkeyPatch) ->
     years = pa.array([datetime(3000, 1, 1), None, datetime(1, 1, 1)], pa.timestamp("us"))
     table = pa.table({"from": struct, "n": pa.array([1, 2, 3], pa.decimal128(38, 0)), "t": years})
     found = read(
-        table.append_column("v", pa.array([-1, 0, 5], pa.decimal128(20, 2))), use_deprecated_int96_timestamps=True
+        table.append_column("v", pa.array([-1, 0, 5], pa.decimal128(38, 18))), use_deprecated_int96_timestamps=True
     )
     assert [(row["source"], row["index"], row["amount_0"]) for row in rows_of(found)] == [(None, 2, 0), ("c", 3, 5)]
     assert [row["time"] for row in rows_of(found)] == [None, datetime(1, 1, 1, tzinfo=UTC)]

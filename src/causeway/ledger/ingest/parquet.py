@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from causeway.core.arrow_types import is_utf8
 from causeway.core.text import format_value
 from causeway.ledger.encodings import text_slices, valid_mask
 from causeway.ledger.ingest.chunks import FREE_BYTES, MAX_TIMES, BadFile, ByteStream
@@ -485,7 +486,7 @@ def _within(batch: pa.RecordBatch, path: str) -> pa.Array:
 def _check_utf8(found: RecordColumns) -> RecordColumns:
     """Return rows with UTF-8 texts only; other rows become broken records."""
     texts = {name: column for name, column in found.values.items() if _is_text(_value_type(column))}
-    if all(_is_utf8(column) for column in texts.values()):
+    if all(is_utf8(column) for column in texts.values()):
         return found
     octets = {name: column.cast(pa.string()).cast(pa.binary()) for name, column in texts.items()}
     others = {name: column for name, column in found.values.items() if name not in texts}
@@ -498,15 +499,6 @@ def _check_utf8(found: RecordColumns) -> RecordColumns:
 
 def _value_type(column: pa.Array) -> pa.DataType:
     return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-
-
-def _is_utf8(column: pa.Array) -> bool:
-    values = column.dictionary if pa.types.is_dictionary(column.type) else column
-    try:
-        values.cast(pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def to_plain_column(column: pa.Array) -> pa.Array:
@@ -533,7 +525,8 @@ def to_plain_column(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         return _whole(column.cast(pa.float64()))
     if pa.types.is_decimal(kind):
-        return pc.replace_substring_regex(column.cast(pa.string()), r"\.0+$", "")
+        # Arrow writes a zero of more than six decimal places as 0E-18.
+        return pc.replace_substring_regex(column.cast(pa.string()), r"^(-?\d+)\.0+$|^(0)E-\d+$", r"\1\2")
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return format_hex(column.cast(pa.large_binary()))
     return column.cast(pa.string())

@@ -33,16 +33,12 @@ from causeway.ledger.ingest.row_sections import (
     iterate_fields,
 )
 from causeway.ledger.row_order import LAYOUTS
+from causeway.ledger.row_rules import find_large_heights, find_unknown_words
 from causeway.ledger.schema import (
     LEDGER_SCHEMA,
     LIMBS,
-    MAX_HEIGHT,
-    MAX_REVISION,
     QUARANTINE_SCHEMA,
-    REVERTED_EVENTS,
     TABLES,
-    LedgerEvent,
-    LedgerKind,
 )
 
 _OF_HEIGHTS = {"height": "revision", "timeout_height": "timeout_revision"}
@@ -366,15 +362,10 @@ def _event_rows(plan: ReadPlan, event: EventSection, rows: FieldRows, numbers: n
 
 def _check_revisions(rows: FieldRows, event: EventSection, columns: Mapping[str, pa.Array]) -> None:
     """Refuse rows whose height or revision is too large to compare across revisions."""
-    for name, revision in _OF_HEIGHTS.items():
-        if revision not in columns:
-            continue
-        given = valid_mask(columns[revision])
-        for column, most in ((name, MAX_HEIGHT), (revision, MAX_REVISION)):
-            if column in columns:
-                large = pc.fill_null(pc.greater(columns[column], pa.scalar(most, pa.uint64())), False)
-                section = getattr(event, column) or getattr(event, name)
-                rows.refuse(given & np.asarray(large), "too_large", column, (section.column or ["text"])[0])
+    for column, large, _ in find_large_heights(columns):
+        # A revision may be a part of the height.
+        section = getattr(event, column) or getattr(event, column.replace("revision", "height"))
+        rows.refuse(large, "too_large", column, (section.column or ["text"])[0])
 
 
 def _drop_no_timeouts(by_name: dict[str, pa.Array]) -> None:
@@ -389,23 +380,11 @@ def _drop_no_timeouts(by_name: dict[str, pa.Array]) -> None:
 
 
 def _check_words(rows: FieldRows, columns: Mapping[str, pa.Array], event: EventSection) -> None:
-    """Refuse rows with an unknown event or kind."""
-    for name, known, reason in (("event", LedgerEvent, "not_an_event"), ("kind", LedgerKind, "not_allowed")):
-        column = columns.get(name)
-        if column is None:
-            continue
-        names = column.dictionary if pa.types.is_dictionary(column.type) else column.unique()
-        wrong = sorted({*names.drop_null().to_pylist()} - {each.value for each in known})
-        if wrong:
-            section = getattr(event, name)
-            origin = section.column[0] if section is not None and section.column else "text"
-            rows.refuse(is_one_of(column, wrong), reason, name, origin)
-    if "event" in columns:
-        reverted = is_one_of(columns["event"], [LedgerEvent.REVERTED.value])
-        undone = is_one_of(columns["detail"], REVERTED_EVENTS) if "detail" in columns else ~reverted
-        if (reverted & ~undone).any():
-            origin = event.detail.column[0] if event.detail is not None and event.detail.column else "text"
-            rows.refuse(reverted & ~undone, "not_an_event", "detail", origin)
+    """Refuse rows with an unknown event or kind, and reverted rows that name no event."""
+    for name, unknown, _ in find_unknown_words(columns):
+        section = getattr(event, name)
+        origin = section.column[0] if section is not None and section.column else "text"
+        rows.refuse(unknown, "not_allowed" if name == "kind" else "not_an_event", name, origin)
 
 
 def _check_names(rows: FieldRows, columns: Mapping[str, pa.Array]) -> None:

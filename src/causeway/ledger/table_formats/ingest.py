@@ -17,11 +17,12 @@ from causeway.ledger.ingest.ingest import bucket_count, open_target
 from causeway.ledger.ingest.mapping import MappingDocument
 from causeway.ledger.ingest.tasks import IngestJob, ThreadRunner
 from causeway.ledger.row_order import LAYOUTS
+from causeway.ledger.row_rules import require_amount_columns, require_valid_rows
 from causeway.ledger.sorted_runs import RunWriter
 from causeway.ledger.store import ROW_GROUP, LedgerWriter, create_ledger
 from causeway.ledger.table_formats.format_table import TABLE_NAMES, FormatTable
 from causeway.ledger.table_formats.formats import open_tables, require_apart
-from causeway.ledger.windows import HeightBounds, mark_restarts, require_known_names
+from causeway.ledger.windows import HeightBounds, mark_restarts
 
 REPORTER = "ingest"
 """Reporter of chains that restarted, if the tables do not name them."""
@@ -80,13 +81,15 @@ class _Source:
         self._place, self._schema = place, table_schema(name)
         found, self._read = table.read(self._schema.names)
         require_columns(found.names, self._schema, place)
+        require_amount_columns(found.names, self._schema, place)
         require_types(found, self._schema, place)
 
     def batches(self) -> Iterator[pa.Table]:
         """Yield the rows; raise ``InvalidInput`` for a value that does not fit."""
         for batch in self._read():
             if batch.num_rows:
-                yield fill_optional(to_schema(pa.Table.from_batches([batch]), self._schema, self._place))
+                rows = to_schema(pa.Table.from_batches([batch]), self._schema, self._place)
+                yield fill_optional(require_valid_rows(rows, self._place))
 
     def table(self) -> pa.Table:
         """Return all rows."""
@@ -117,7 +120,6 @@ def _import(sources: dict[str, _Source], writer: LedgerWriter, job: IngestJob) -
         sources[name].table() if name in sources else table_schema(name).empty_table()
         for name in ("observed", "promises")
     )
-    require_known_names(observed, promises)
     rows["observed"] = _write(writer, "observed", observed)
     if STATE_TABLE in sources:
         state = _checked_state(sources[STATE_TABLE])
