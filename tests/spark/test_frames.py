@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -415,7 +416,8 @@ def test_stopped_session_is_one_error(spark: SparkSession, tmp_path: Path, monke
     rows = spark.createDataFrame([ROW], SMALL)
     with cs.store(rows, folder=tmp_path) as stored:
         audited = cs.audit(stored)
-        calls = [*(partial(function, given) for given in (rows, stored) for function in (cs.audit, cs.outcomes))]
+        calls: list[Callable[[], object]] = []
+        calls += [partial(function, given) for given in (rows, stored) for function in (cs.audit, cs.outcomes)]
         calls += [partial(cs.latency, stored), partial(getattr, audited, "lanes"), partial(cs.ingest, rows, SENT)]
         with monkeypatch.context() as stop:
             stop.setattr(spark.sparkContext, "_jsc", None)
