@@ -524,7 +524,7 @@ def to_plain_column(column: pa.Array) -> pa.Array:
         return column.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
     if pa.types.is_floating(kind):
         return _whole(column.cast(pa.float64()))
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(kind) and kind.scale:
         # Arrow writes a zero of more than six decimal places as 0E-18.
         return pc.replace_substring_regex(column.cast(pa.string()), r"^(-?\d+)\.0+$|^(0)E-\d+$", r"\1\2")
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
