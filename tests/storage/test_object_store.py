@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
 import pytest
 from causeway_proofs.errors import InvalidInput
 from moto.s3.responses import S3Response
@@ -23,7 +25,9 @@ from pyspark.sql import SparkSession
 
 from causeway.cluster.connectivity import check_reachable, check_readable
 from causeway.ledger.commits import LedgerDamaged
+from causeway.ledger.ingest import commit, tasks
 from causeway.ledger.ingest.ingest import ingest_files
+from causeway.ledger.ingest.tasks import IngestJob
 from causeway.ledger.store import open_ledger
 from causeway.network.network import LakeNetwork
 from causeway.network.opened_lake import open_lake
@@ -142,6 +146,27 @@ def test_ledger_in_a_store_detects_a_missing_last_commit(tmp_path: Path) -> None
     Storage(uri).remove("manifests/0000000002.json")
     with pytest.raises(LedgerDamaged, match=r"^manifests/0000000002\.json is missing: ledger\.head names commit 2$"):
         open_ledger(uri)
+
+
+def test_rows_spooled_in_a_store_form_the_same_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "events.csv").write_text(HEAD + lines(0, 400))
+    monkeypatch.setattr(tasks, "MANY_PARTS", 1)
+    found = []
+    for place, run_bytes in ((str(tmp_path / "ledger"), 1 << 20), (f"s3://{BUCKET}/spooled", 3_000)):
+        monkeypatch.setattr(
+            commit, "IngestJob", lambda *given, most=run_bytes: replace(IngestJob(*given), run_bytes=most)
+        )
+        ingest_files(str(tmp_path / "events.csv"), place, mapping(), buckets=2, executor="in_process")
+        ledger = open_ledger(place)
+        found.append([ledger.rows(bucket).to_pylist() for bucket in range(2)])
+    assert found[0] == found[1]
+
+
+def test_arrow_writes_streams_to_a_store() -> None:
+    rows, place = pa.table({"number": [*range(9)]}), open_place(f"s3://{BUCKET}/streams")
+    with place.writer("rows.arrow") as file, pa.ipc.new_stream(file, rows.schema) as sink:
+        sink.write_table(rows)
+    assert pa.ipc.open_stream(place.read("rows.arrow", 1 << 20)).read_all() == rows
 
 
 def test_one_of_two_concurrent_creations_succeeds(store: str) -> None:

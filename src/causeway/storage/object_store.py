@@ -298,9 +298,10 @@ class ObjectPlace:
         """Open a file for sequential writing; it exists once the block ends without an error."""
         import obstore
 
-        file: Any = _call_store(lambda: obstore.open_writer(self._store, _require_within(path)))
+        upload: Any = _call_store(lambda: obstore.open_writer(self._store, _require_within(path)))
+        file: Any = _UploadFile(upload)
         yield file
-        _call_store(file.close)
+        _call_store(upload.close)
 
     def make_folder(self, path: str) -> None:
         """Do nothing: a store has no folders."""
@@ -321,6 +322,25 @@ class ObjectPlace:
 
     def sync(self, paths: Iterable[str]) -> None:
         """Do nothing: a store keeps completed writes."""
+
+
+class _UploadFile(io.RawIOBase):
+    """Upload as a file of Python, which Arrow takes: ``closed`` of the store's own file is a method.
+
+    Closing it does not end the upload.
+    """
+
+    def __init__(self, upload: Any) -> None:
+        super().__init__()
+        self._upload = upload
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Write all bytes; return their number."""
+        return int(_call_store(lambda: self._upload.write(memoryview(content).cast("B"))))
 
 
 def _version(found: Any) -> dict[str, str]:
