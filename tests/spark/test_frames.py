@@ -412,6 +412,12 @@ def test_error_of_a_query_names_the_table_and_its_cause(spark: SparkSession) -> 
         cs.ingest(divided, SENT)
 
 
+def test_nothing_to_audit_is_an_error(spark: SparkSession) -> None:
+    with pytest.raises(InvalidInput, match=r"^ledger: no rows: there is nothing to audit$"):
+        cs.audit(spark.createDataFrame([], SMALL))
+    assert cs.outcomes(spark.createDataFrame([], SMALL)).count() == 0
+
+
 def test_stopped_session_is_one_error(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = spark.createDataFrame([ROW], SMALL)
     with cs.store(rows, folder=tmp_path) as stored:

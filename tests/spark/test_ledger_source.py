@@ -63,6 +63,8 @@ def test_options_select_rows(ledger: OpenedLedger, spark: SparkSession) -> None:
         ({}, "table: missing; allowed: ledger, "),
         ({"table": "ledger", "height": "3"}, "height: a ledger is read as of its last commit"),
         ({"table": "ledger", "evnt": "sent"}, 'option "evnt": no such option; did you mean event\\?'),
+        ({"table": "ledger", "event": "sunt"}, 'event: "sunt"; allowed: sent, committed, '),
+        ({"table": "promises", "promise": "orderd"}, 'promise: "orderd"; allowed: '),
         (
             {"table": "ledger", "index": "3"},
             "index: 3; only text columns select rows: protocol, .*; use where for others",

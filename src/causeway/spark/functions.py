@@ -22,7 +22,7 @@ from causeway.core.text import format_value, suggest_known
 from causeway.dataframes.ledger_tables import table_to_dataframe
 from causeway.ledger.ingest import mapping_names
 from causeway.ledger.ingest.mapping import MappingDocument, load_mapping
-from causeway.spark.frames import FrameLedger, LedgerTables, store, store_records
+from causeway.spark.frames import FRAME_TABLES, FrameLedger, LedgerTables, store, store_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,8 +152,8 @@ def audit(
         tables: As in ``LedgerTables``.
 
     Raises:
-        InvalidInput: An argument is invalid; a column is missing, or has a wrong type or value; a table cannot be read;
-            workers do not see the folder; or the session was stopped.
+        InvalidInput: There are no rows; an argument is invalid; a column is missing, or has a wrong type or value; a
+            table cannot be read; workers do not see the folder; or the session was stopped.
         TaskFailed: A Spark task failed.
     """
     terms = AuditTerms.of(deadlines, tolerances)
@@ -164,8 +164,14 @@ def audit(
         return _audit(stored, terms, limit)
 
 
+_EXAMINED = tuple(table for table in FRAME_TABLES if table not in ("observed", "promises"))
+"""Tables with rows to examine."""
+
+
 def _audit(stored: FrameLedger, terms: AuditTerms, limit: int) -> FrameAudit:
     session = stored.session
+    if not any(stored.stored.files(table) for table in _EXAMINED):
+        raise InvalidInput("ledger: no rows: there is nothing to audit")
     return FrameAudit(audit_ledger(stored.stored, executor="spark", session=session, terms=terms, limit=limit), session)
 
 

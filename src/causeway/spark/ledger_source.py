@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +18,12 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from causeway.cluster.streams import AvailableNow, read_limit
 from causeway.cluster.types import to_spark_columns
+from causeway.core.text import format_value
 from causeway.dataframes.data_source import damaged_offset, parse_limit, refuse_options, require_known_options
 from causeway.dataframes.ledger_tables import to_spark_schema
 from causeway.ledger.commits import REWRITTEN_TABLES, StoredFile, table_schema
 from causeway.ledger.history import CommitPosition, added_files, position_after, require_position
-from causeway.ledger.schema import TABLES
+from causeway.ledger.schema import DECLARED, INFERRED, PROMISES, TABLES, LedgerEvent, LedgerKind
 from causeway.ledger.search import BUCKETED, select_rows
 from causeway.ledger.store import Ledger, open_ledger
 from causeway.storage.lake import LakeError
@@ -32,6 +34,11 @@ MAX_COMMITS = "maxCommitsPerTrigger"
 
 GROWING_TABLES = tuple(table for table in TABLES if table not in REWRITTEN_TABLES)
 """Tables to which commits only add rows."""
+
+_WORDS = MappingProxyType(
+    {"event": tuple(LedgerEvent), "kind": tuple(LedgerKind), "how": (DECLARED, INFERRED), "promise": PROMISES}
+)
+"""Values of columns; a misspelt one would select nothing."""
 
 
 @dataclass
@@ -66,6 +73,9 @@ def open_table(options: Mapping[str, str]) -> tuple[Ledger, str]:
     others = [name for name in table_schema(table).names if name not in texts]
     refuse_options(options, others, f"only text columns select rows: {', '.join(texts)}; use where for others")
     require_known_options(options, ("path", "table", MAX_COMMITS, *texts))
+    for name, words in _WORDS.items():
+        if options.get(name, words[0]) not in words:
+            raise LakeError(f"{name}: {format_value(options[name])}; allowed: {', '.join(words)}")
     parse_limit(options, MAX_COMMITS)
     return open_ledger(options["path"]), table
 
