@@ -314,6 +314,7 @@ def test_several_messages_are_listed_with_escaped_names(tmp_path: Path, capsys: 
     [
         ([], "message: missing"),
         (["nothing"], "nothing: no such message"),
+        (["n" * 500], f"{'n' * 99}…{'n' * 20}: no such message"),
         (["l/99999999999999999999999999"], "no such message"),
         (["--index", "-1"], "--index"),
         (["--index", str(2**64)], "--index"),

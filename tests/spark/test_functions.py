@@ -115,6 +115,19 @@ def test_recorded_traffic_of_a_frame_equals_that_of_its_file(
     assert not [*tmp_path.glob("causeway-*")]
 
 
+def test_trace_keeps_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame(
+        [("p", "x", 1, "request", "sent")], "protocol string, lane string, index int, kind string, event string"
+    )
+    assert [life.outcome for life in cs.trace(rows, "x/1", folder=tmp_path).lives] == ["pending"]
+    assert not [*tmp_path.iterdir()]
+    with pytest.raises(InvalidInput, match=r"^x/2: no such message; allowed: its id, lane and index, "):
+        cs.trace(rows, "x/2", folder=tmp_path)
+    with pytest.raises(InvalidInput, match=r"^message: empty; allowed: its id, lane and index, "):
+        cs.trace(rows, "", folder=tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("function", [cs.audit, cs.outcomes, cs.calls, cs.latency, cs.backlog])
 def test_bad_events_are_refused_before_a_job(function: Callable[[DataFrame], Any], spark: SparkSession) -> None:
     before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)

@@ -16,7 +16,7 @@ from causeway_proofs.errors import InvalidInput
 
 from causeway.audit.columns import MessageColumns, RowColumns
 from causeway.core.arrow_types import to_python_rows
-from causeway.core.text import format_value, to_one_line
+from causeway.core.text import format_value, shorten_name
 from causeway.ledger.encodings import amount_texts
 from causeway.ledger.outcomes import STATES_BY_EVENT_BITS, MessageState, event_bit
 from causeway.ledger.parts import READ_COLUMNS, MessageRun, TablePart
@@ -388,8 +388,10 @@ def trace_message(ledger: Ledger, message: str | None = None, **narrowing: str |
     for conditions in _conditions(message, narrowed):
         found = found or find_messages(ledger, conditions)
     if not found:
-        narrowings = [f"{name} {values[0]}" for name, values in narrowed.items()]
-        sought = to_one_line(", ".join([*([] if message is None else [message]), *narrowings]))
+        if message == "":
+            raise InvalidInput(f"message: empty; allowed: {MESSAGE_NAMES}")
+        narrowings = [f"{name} {shorten_name(str(values[0]))}" for name, values in narrowed.items()]
+        sought = ", ".join([*([] if message is None else [shorten_name(message)]), *narrowings])
         raise InvalidInput(f"{sought}: no such message; allowed: {MESSAGE_NAMES}, as the command ledger lists them")
     rows = read_message_rows(ledger, found[:MAX_TRACED])
     if len(found) > 1 and not _belong_together(rows, message, len(found)):

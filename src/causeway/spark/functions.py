@@ -250,7 +250,10 @@ def trace(ledger: DataFrame | FrameLedger, message: str, **tables: Unpack[Ledger
         SeveralMessages: Several unrelated messages have it.
         TaskFailed: A Spark task failed.
     """
-    return _stored(ledger, tables).trace(message)
+    if isinstance(ledger, FrameLedger):
+        return _require_alone(ledger, tables).trace(message)
+    with store(ledger, **tables) as stored:
+        return stored.trace(message)
 
 
 def _stored(ledger: DataFrame | FrameLedger, tables: LedgerTables) -> FrameLedger:
