@@ -73,6 +73,14 @@ def ingested_rows(folder: Path, table: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["height"], row["source_file"]))
 
 
+def test_unknown_status_is_quarantined(tmp_path: Path) -> None:
+    text = HEAD + "block,B,3,90,c,b,reverted\nblock,B,4,91,d,c,revertd\nstate,A,11,101,9,,final\nstate,A,12,102,9,,\n"
+    done = take(tmp_path, text)
+    assert (done.watermarks, done.headers, done.quarantined) == (1, 1, {"not_allowed": 2})
+    quarantine = open_ledger(str(tmp_path / "ledger")).table("quarantine").to_pylist()
+    assert [(row["field"], row["value"]) for row in quarantine] == [("status", "revertd"), ("status", "final")]
+
+
 @pytest.mark.parametrize("buckets", [1, 4])
 def test_record_may_be_an_event_and_a_watermark(tmp_path: Path, buckets: int) -> None:
     done = take(tmp_path, HEAD + ROWS, buckets=buckets)

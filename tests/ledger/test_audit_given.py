@@ -101,6 +101,31 @@ def test_unsuitable_column_is_named(wrong: Any, text: str) -> None:
     assert str(error.value).startswith(text)
 
 
+@pytest.mark.parametrize("wrong", [-(2**63), 2**63 - 1])
+def test_time_that_means_unknown_is_refused(wrong: int) -> None:
+    with pytest.raises(InvalidInput, match=rf"^rows: time: {wrong} microseconds from 1970: must be from "):
+        audited(with_column("time", pa.array([5, wrong, None], pa.timestamp("us", "UTC"))))
+
+
+@pytest.mark.parametrize(
+    ("observed", "promises", "text"),
+    [
+        ({"first_height": 9, "last_height": 1}, {}, r"observed: last_height: 1: lies before first_height \(9\)"),
+        ({"last_time": 2**62}, {}, "observed: first_time: missing: first_time and last_time are given together"),
+        ({"first_time": 1, "last_time": 2, "revision": 3}, {}, "observed: revision: 3: has no effect without first_"),
+        ({}, {}, "observed: first_height: missing: give first_height and last_height, or first_time and last_time"),
+        (None, {"promise": "final_after"}, "promises: number: missing: final_after needs number"),
+        (None, {"promise": "clock_tolerance"}, "promises: number: missing: clock_tolerance needs number"),
+        (None, {"promise": "answered", "detail": "x"}, "promises: detail: x: has no effect on answered"),
+    ],
+)
+def test_windows_and_guarantees_are_those_of_mappings(observed: Any, promises: Any, text: str) -> None:
+    windows = [] if observed is None else [{"chain": "a", "how": "declared", "stated_by": "t", **observed}]
+    stated = [{"promise": "answered", "stated_by": "t", **promises}]
+    with pytest.raises(InvalidInput, match=f"^{text}"):
+        audit_table(ROWS, table(windows, OBSERVED_SCHEMA), table(stated, PROMISES_SCHEMA))
+
+
 def test_time_outside_the_calendar_is_unrecorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     far = with_column("time", pa.array([-(2**62), 2**62, 2**62], pa.timestamp("us", "UTC")))
     assert audited(far).checks["authenticity"].violated == 1

@@ -311,7 +311,8 @@ def test_removed_lanes_report_zero_and_ages_use_data_clocks() -> None:
         {**LANE, "index": 3, "event": "acknowledged", "chain": "a", "time": 14_000_000},
         {**LANE, "index": 4, "event": "sent", "chain": "a", "time": None},
     ]
-    windows = [{"chain": "a", "first_height": f, "last_height": f + 9, "how": "x", "stated_by": "t"} for f in (1, 31)]
+    stated = {"how": "inferred", "stated_by": "t"}
+    windows = [{"chain": "a", "first_height": f, "last_height": f + 9, **stated} for f in (1, 31)]
     collector = AuditCollector(now=lambda: 0.0)
 
     def look(rows: list[Row]) -> dict[tuple[str, Labels], float]:

@@ -22,9 +22,10 @@ from benchmarks.audit.workload import Workload
 from causeway.audit.engine import audit_table
 from causeway.ledger.encodings import amount_texts
 from causeway.ledger.ingest.mapping import MappingDocument
+from causeway.ledger.row_rules import PROMISE_OPTIONS, find_window_fault
 from causeway.ledger.schema import LEDGER_SCHEMA, LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
 from tests.ledger.test_ledger_audit import CHANCE, ZONES
-from tests.support.properties.audit_ledgers import by_chance, table, zones_by_chance
+from tests.support.properties.audit_ledgers import Case, by_chance, table, zones_by_chance
 
 NOON = dt.datetime(2026, 1, 1, 12)
 
@@ -66,8 +67,19 @@ def test_frame_audit_equals_the_row_audit(spark: SparkSession) -> None:
     assert [tuple(row) for row in sent] == [(2, Decimal(0))]
 
 
+def keep_allowed(case: Case) -> None:
+    """Remove the windows and guarantees that DataFrames must not have, and audits of stored ledgers skip."""
+    names = ("revision", "first_height", "last_height", "first_time", "last_time")
+    case.observed = [row for row in case.observed if find_window_fault({name: row.get(name) for name in names}) is None]
+    case.promises = [
+        row for row in case.promises if (row.get("number") is not None) == (row["promise"] in PROMISE_OPTIONS)
+    ]
+
+
 def test_headers_and_watermarks_are_checked(spark: SparkSession) -> None:
     case = by_chance(Random(CHANCE))
+    case.observed = [{**row, "first_time": None, "last_time": None, "events": None} for row in case.observed]
+    keep_allowed(case)
     headers, watermarks = (frame(spark, part) for part in case.stated(1)[0]())
     rows, windows = (
         table(case.rows, LEDGER_SCHEMA),
@@ -79,7 +91,6 @@ def test_headers_and_watermarks_are_checked(spark: SparkSession) -> None:
     found = cs.audit(
         frame(spark, rows), observed=windows, headers=headers.orderBy("root"), watermarks=watermarks, buckets=2
     )
-    case.observed = [{**row, "first_time": None, "last_time": None, "events": None} for row in case.observed]
     for row in case.observed:
         row |= dict.fromkeys(("protocol", "source", "destination", "lane"))
     case.promises = []
@@ -99,6 +110,7 @@ def test_causal_order_is_checked(spark: SparkSession) -> None:
 def test_movements_of_value_are_checked(spark: SparkSession) -> None:
     case = by_chance(Random(56))
     case.headers, case.watermarks = [], []
+    keep_allowed(case)
     windows = [{**row, "how": "declared", "stated_by": "test"} for row in case.observed]
     promised = [{**row, "stated_by": "test"} for row in case.promises]
     given = {"observed": table(windows, OBSERVED_SCHEMA), "promises": table(promised, PROMISES_SCHEMA)}
@@ -184,12 +196,27 @@ NOT_UTF8 = "cast(x'61ff62' as string)"
             lambda df: df.withColumns({"amount": F.lit(1), "amount_2": F.lit(0)}),
             "ledger: amount: stands beside amount_2: one of them is allowed",
         ),
+        (
+            lambda df: df.withColumn("time", F.expr(f"timestamp_micros({2**63 - 1})")),
+            f"ledger: time: {2**63 - 1} microseconds from 1970: must be from {1 - 2**63} to {2**63 - 2}",
+        ),
+        (
+            lambda df: df.withColumn("timeout_time", F.expr(f"timestamp_micros({1 - 2**63} - 1)")),
+            f"ledger: timeout_time: {-(2**63)} microseconds from 1970: must be from {1 - 2**63} to {2**63 - 2}",
+        ),
+        (lambda df: df.withColumn("Amount", F.lit(1)), "ledger: Amount: the column of this name is written amount"),
     ],
 )
 def test_bad_column_is_one_error(spark: SparkSession, change: Any, error: str) -> None:
     rows = change(spark.createDataFrame([ROW, ROW], SMALL).repartition(2))
     with pytest.raises(InvalidInput, match=f"^{error}$"):
         cs.audit(rows)
+
+
+def test_status_of_a_header_is_reverted_or_null(spark: SparkSession) -> None:
+    headers = spark.createDataFrame([("a", 1, None), ("a", 2, "revertd")], "chain string, height int, status string")
+    with pytest.raises(InvalidInput, match=r"^headers: status: revertd: must be one of reverted, null$"):
+        cs.audit(spark.createDataFrame([ROW], SMALL), headers=headers)
 
 
 def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
@@ -283,6 +310,34 @@ def test_windows_and_guarantees_have_their_columns(spark: SparkSession) -> None:
         (
             {"promises": not_utf8("promise", PROMISES_SCHEMA)},
             r"promises: promise: a\\xffb: must be UTF-8",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a", "b"], "first_height": [1, 9], "last_height": [5, 8]})},
+            r"observed: last_height: 8: lies before first_height \(9\)",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "first_time": [NOON], "last_time": [NOON - dt.timedelta(days=1)]})},
+            r"observed: last_time: 2025-12-31T12:00:00\.0*: lies before first_time \(2026-01-01T12:00:00\.0*\)",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"], "first_height": [1]})},
+            "observed: last_height: missing: first_height and last_height are given together",
+        ),
+        (
+            {"observed": pa.table({"chain": ["a"]})},
+            "observed: first_height: missing: give first_height and last_height, or first_time and last_time",
+        ),
+        (
+            {"promises": pa.table({"promise": ["numbered", "capacity"]})},
+            "promises: number: missing: capacity needs number",
+        ),
+        (
+            {"promises": pa.table({"promise": ["may_drop"], "number": [3]})},
+            "promises: detail: missing: may_drop needs detail",
+        ),
+        (
+            {"promises": pa.table({"promise": ["numbered"], "number": [3]})},
+            "promises: number: 3: has no effect on numbered",
         ),
         (
             {"observed": pa.table({"chain": ["a"], "how": ["guessed"], "stated_by": ["me"]})},

@@ -427,7 +427,7 @@ def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     from pyspark.sql import functions as F
 
     names = frame.columns
-    if _AMOUNT in names and set(LIMBS) <= set(schema.names):
+    if _AMOUNT in map(str.lower, names) and set(LIMBS) <= set(schema.names):
         schema = _with_amount(names, schema, what)
     require_columns(names, schema, what)
     require_amount_columns(names, schema, what)

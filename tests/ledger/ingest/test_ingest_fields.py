@@ -262,7 +262,7 @@ def test_declared_window_may_have_a_revision() -> None:
         ({"first_height": "1-5", "last_height": "1-4"}, r"last_height: 4: lies before first_height \(5\)"),
         ({"first_height": "5", "last_height": 6}, "must be a height such as 2241421, or 1-2241421"),
         ({"first_height": 1, "last_height": MAX_HEIGHT + 1, "revision": 1}, f"a height in it {MAX_HEIGHT} at most"),
-        ({"first_time": "2022-01-01", "last_time": "2022-01-02", "revision": 1}, "revision: has no effect without"),
+        ({"first_time": "2022-01-01", "last_time": "2022-01-02", "revision": 1}, "revision: 1: has no effect without"),
     ):
         with pytest.raises(ValidationError, match=text):
             window(**wrong)

@@ -52,9 +52,9 @@ def test_each_guarantee_has_its_number_or_cause() -> None:
     [
         ({"promise": "received"}, "received needs seconds"),
         ({"promise": "may_drop"}, "may_drop needs cause"),
-        ({"promise": "settled", "seconds": 5}, "seconds: has no effect on settled"),
-        ({"promise": "answered", "number": 5}, "number: has no effect on answered"),
-        ({"promise": "causal", "cause": "x"}, "cause: has no effect on causal"),
+        ({"promise": "settled", "seconds": 5}, "seconds: 5: has no effect on settled"),
+        ({"promise": "answered", "number": 5}, "number: 5: has no effect on answered"),
+        ({"promise": "causal", "cause": "x"}, "cause: x: has no effect on causal"),
         ({"promise": "received", "seconds": "soon"}, "must be seconds from 0 to 9000000000000, or a duration such as"),
         ({"promise": "received", "seconds": True}, "must be seconds from 0"),
         ({"promise": "received", "seconds": -1}, "must be seconds from 0"),

@@ -34,6 +34,7 @@ from causeway.ledger.ingest.row_sections import (
     iterate_field_parts,
     iterate_fields,
 )
+from causeway.ledger.row_rules import PROMISE_OPTIONS, find_promise_fault, find_window_fault
 from causeway.ledger.schema import HEADER, MAX_HEIGHT, MAX_REVISION, VALUE, LedgerEvent, LedgerKind
 
 ENDINGS = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
@@ -180,23 +181,14 @@ class WindowSection(ScenarioSection):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for start, end in ((self.first_height, self.last_height), (self.first_time, self.last_time)):
-            if (start is None) != (end is None):
-                raise ValueError("give first and last of heights or of times together")
         revision, first, last = self.heights
-        if revision is not None and (first is None or last is None):
-            raise ValueError("revision: has no effect without first_height and last_height")
-        if first is not None and last is not None:
-            if first > last:
-                raise ValueError(f"last_height: {last}: lies before first_height ({first})")
-            if revision is not None and (revision > MAX_REVISION or last > MAX_HEIGHT):
-                raise ValueError(f"last_height: a revision is {MAX_REVISION} and a height in it {MAX_HEIGHT} at most")
-        if self.first_time is not None and self.last_time is not None:
-            first_time, last_time = map(datetime.fromisoformat, (self.first_time, self.last_time))
-            if first_time > last_time:
-                raise ValueError(f"last_time: {self.last_time}: lies before first_time ({self.first_time})")
-        if first is None and self.first_time is None:
-            raise ValueError("give first_height and last_height, or first_time and last_time")
+        times = (None if each is None else datetime.fromisoformat(each) for each in (self.first_time, self.last_time))
+        names = ("revision", "first_height", "last_height", "first_time", "last_time")
+        fault = find_window_fault(dict(zip(names, (revision, first, last, *times), strict=True)))
+        if fault is not None:
+            raise ValueError(fault)
+        if revision is not None and (revision > MAX_REVISION or (last or 0) > MAX_HEIGHT):
+            raise ValueError(f"last_height: a revision is {MAX_REVISION} and a height in it {MAX_HEIGHT} at most")
         return self
 
 
@@ -206,12 +198,6 @@ def parse_revised_height(height: int | str | None) -> tuple[int | None, int | No
         return None, height
     revision, _, number = height.partition("-")
     return int(revision), int(number)
-
-
-_OPTION_OF = {
-    "answered": "seconds", "final_after": "seconds", "received": "seconds", "capacity": "number", "may_drop": "cause",
-}  # fmt: skip
-"""Option of each guarantee."""
 
 
 class PromiseSection(ScenarioSection):
@@ -231,12 +217,10 @@ class PromiseSection(ScenarioSection):
 
     @model_validator(mode="after")
     def _options(self) -> Self:
-        own = _OPTION_OF.get(self.promise)
-        if own is not None and self.promise != "answered" and getattr(self, own) is None:
-            raise ValueError(f"{self.promise} needs {own}")
-        for name in ("seconds", "number", "cause"):
-            if name != own and getattr(self, name) is not None:
-                raise ValueError(f"{name}: has no effect on {self.promise}")
+        options = {name: getattr(self, name) for name in ("seconds", "number", "cause")}
+        fault = find_promise_fault(self.promise, PROMISE_OPTIONS.get(self.promise), options)
+        if fault is not None:
+            raise ValueError(fault)
         return self
 
 

@@ -380,11 +380,11 @@ def _drop_no_timeouts(by_name: dict[str, pa.Array]) -> None:
 
 
 def _check_words(rows: FieldRows, columns: Mapping[str, pa.Array], event: EventSection) -> None:
-    """Refuse rows with an unknown event or kind, and reverted rows that name no event."""
+    """Refuse rows with an unknown event, kind or status, and reverted rows that name no event."""
     for name, unknown, _ in find_unknown_words(columns):
         section = getattr(event, name)
         origin = section.column[0] if section is not None and section.column else "text"
-        rows.refuse(unknown, "not_allowed" if name == "kind" else "not_an_event", name, origin)
+        rows.refuse(unknown, "not_allowed" if name in ("kind", "status") else "not_an_event", name, origin)
 
 
 def _check_names(rows: FieldRows, columns: Mapping[str, pa.Array]) -> None:
