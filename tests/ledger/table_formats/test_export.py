@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from causeway_proofs.errors import InvalidInput
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from causeway.ledger.commits import LedgerDamaged, commits_of
 from causeway.ledger.maintenance import maintain_ledger, remove_garbage, split_by_bucket
@@ -19,6 +21,8 @@ from causeway.ledger.store import LedgerWriter, create_ledger, open_ledger
 from causeway.ledger.table_formats.export import _TableExport, export_ledger
 from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, plain_schema
 from causeway.ledger.table_formats.formats import FORMATS, open_tables
+from causeway.ledger.table_formats.iceberg import open_iceberg
+from causeway.ledger.table_formats.ingest import import_tables
 from tests.ledger.table_formats.ledgers import NAMES, file_rows, snapshots, write_ledger
 from tests.support.properties.audit_ledgers import table
 
@@ -156,6 +160,76 @@ def test_of_two_exports_at_the_same_time_one_fails(place: str, tmp_path: Path, k
     with pytest.raises(InvalidInput, match="ledger: another process wrote this table meanwhile; run again"):
         tables[1].write(schema.empty_table().to_reader(), commit, replace=False)
     assert [*snapshots(tmp_path / "out", kind, "ledger")] == [0, 1, 2, 3]
+
+
+def delta_restore(out: Path) -> None:
+    DeltaTable(str(out / "ledger")).restore(0)
+
+
+def delta_delete(out: Path) -> None:
+    DeltaTable(str(out / "ledger")).delete("event = 'received'")
+
+
+def delta_append(out: Path) -> None:
+    write_deltalake(str(out / "ledger"), DeltaTable(str(out / "ledger")).to_pyarrow_table().slice(0, 1), mode="append")
+
+
+def iceberg_delete(out: Path) -> None:
+    open_iceberg(out, ["ledger"], create=False)["ledger"]._table.delete("event = 'sent'")
+
+
+def iceberg_append(out: Path) -> None:
+    table = open_iceberg(out, ["ledger"], create=False)["ledger"]._table
+    table.append(table.scan().to_arrow().slice(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "version"),
+    [
+        ("delta", delta_restore, r"version 3 \(RESTORE\)"),
+        ("delta", delta_delete, r"version 3 \(DELETE\)"),
+        ("delta", delta_append, r"version 3 \(WRITE\)"),
+        ("iceberg", iceberg_delete, r"snapshot [0-9]+ \((delete|overwrite)\)"),
+        ("iceberg", iceberg_append, r"snapshot [0-9]+ \(append\)"),
+    ],
+)
+def test_tables_with_rows_changed_by_others_are_refused(
+    place: str, tmp_path: Path, kind: str, change: Callable[[Path], None], version: str
+) -> None:
+    out = tmp_path / "out"
+    export_ledger(place, str(out), kind)
+    change(out)
+    if kind == "delta":
+        DeltaTable(str(out / "ledger")).optimize.compact()  # does not hide what was before it
+    text = rf"out/ledger: {version} changed rows after causeway-commit 2, and is not of an export; export to an empty"
+    for call in (
+        lambda: export_ledger(place, str(out), kind),
+        lambda: import_tables(str(out), kind, str(tmp_path / "copy")),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            call()
+
+
+def test_versions_with_the_same_rows_are_no_change(place: str, tmp_path: Path) -> None:
+    export_ledger(place, str(tmp_path), "delta")
+    delta = DeltaTable(str(tmp_path / "ledger"))
+    delta.optimize.compact()
+    delta.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    delta.alter.set_table_properties({"delta.appendOnly": "false"})
+    assert DeltaTable(str(tmp_path / "ledger")).version() > 4
+    assert export_ledger(place, str(tmp_path), "delta").first is None
+
+
+def test_replaced_files_of_iceberg_are_no_change(place: str, tmp_path: Path) -> None:
+    export_ledger(place, str(tmp_path), "iceberg")
+    iceberg_append(tmp_path)
+    for file in (tmp_path / "ledger" / "metadata").glob("*.metadata.json"):
+        found = json.loads(file.read_text())
+        for snapshot in found.get("snapshots", ()):
+            if COMMIT not in snapshot["summary"]:
+                snapshot["summary"]["operation"] = "replace"  # PyIceberg itself rewrites no files
+        file.write_text(json.dumps(found))
+    assert export_ledger(place, str(tmp_path), "iceberg").first is None
 
 
 def test_delta_table_of_other_origin_is_refused(place: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from causeway.audit.stored import audit_ledger
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import open_ledger
-from causeway.ledger.table_formats.export import export_ledger
+from causeway.ledger.table_formats.export import _TableExport, export_ledger
 from causeway.ledger.table_formats.format_table import plain_schema
 from causeway.ledger.table_formats.formats import FORMATS
 from causeway.ledger.table_formats.iceberg import CATALOG_FILE, NAMESPACE, open_iceberg
@@ -163,6 +164,52 @@ def test_damaged_tables_are_refused_in_one_line(place: str, tmp_path: Path) -> N
     (tmp_path / "iceberg" / "catalog.db").write_bytes(b"no database")
     with pytest.raises(InvalidInput, match=r"catalog\.db: "):
         import_tables(str(tmp_path / "iceberg"), "iceberg", str(tmp_path / "own"))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("written", [1, 8, 12, 26])
+def test_interrupted_export_is_no_ledger(
+    place: str, tmp_path: Path, kind: str, written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, lake, write, done = str(tmp_path / "out"), tmp_path / "copy", _TableExport._write, 0
+
+    def interrupt(self: _TableExport, *arguments: Any) -> None:
+        nonlocal done
+        if done == written:
+            raise KeyboardInterrupt
+        done += 1
+        write(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_TableExport, "_write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            export_ledger(place, out, kind)
+    commit, table = divmod(written, len(NAMES))
+    if commit:
+        text = f"{out}/{NAMES[table]}: has causeway-commit {commit - 1}; "
+    elif kind == "delta":
+        text = f"{out}/{NAMES[table]}: is missing; "
+    else:
+        text = f"{out}/{NAMES[table]}: has no causeway-commit; "
+    with pytest.raises(InvalidInput) as error:
+        import_tables(out, kind, str(lake))
+    assert str(error.value) == f"{text}causeway-commit {commit} is needed, as ledger has; run the export again"
+    assert not lake.exists()
+    export_ledger(place, out, kind)
+    import_tables(out, kind, str(lake))
+
+
+def test_tables_of_two_ledgers_are_no_ledger(place: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_ledger(place, str(out), "delta")
+    export_ledger(write_ledger(tmp_path / "other"), str(tmp_path / "tables"), "delta")
+    shutil.rmtree(out / "promises")
+    shutil.copytree(tmp_path / "tables" / "promises", out / "promises")
+    text = (
+        "out/promises: has another causeway-digest than ledger, so it is of another ledger; export to an empty folder"
+    )
+    with pytest.raises(InvalidInput, match=text):
+        import_tables(str(out), "delta", str(tmp_path / "copy"))
 
 
 def test_ledger_is_not_written_into_its_tables(place: str, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -13,13 +15,18 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from causeway.core.text import to_one_line
-from causeway.ledger.table_formats.format_table import COMMIT, Reader, convert_errors, foreign_table, parse_commit
+from causeway.ledger.table_formats.format_table import COMMIT, Reader, Version, convert_errors
 
 _APPLICATION = "causeway"
 """Application of the transactions: of two exports that write at the same time, one fails."""
 
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 36500 days"}
 
+
+_SAME_ROWS = re.compile(
+    "(OPTIMIZE|VACUUM|REORG|CLUSTER BY|COMPUTE STAT|UPGRADE|SET |UNSET |ADD |CHANGE COLUMN|DROP (CONSTRAINT|FEATURE))"
+)
+"""Begins the names of operations that change no rows. There are more, by any writer: others may."""
 
 _STORE_OPTIONS = {"connect_timeout": "10s", "timeout": "60s", "max_retries": "6", "retry_timeout": "60s"}
 """Limits for object stores. The defaults are minutes, in which a command seems to hang."""
@@ -36,7 +43,7 @@ class DeltaFormatTable:
     """
 
     def __init__(self, place: str) -> None:
-        self._place = place
+        self.place = place
         self._options = _STORE_OPTIONS if "://" in place else None
         with _converted_errors(place):
             self._table = self._open() if DeltaTable.is_deltatable(place, self._options) else None
@@ -47,26 +54,25 @@ class DeltaFormatTable:
         return self._table is not None
 
     def _open(self) -> DeltaTable:
-        return DeltaTable(self._place, storage_options=self._options)
+        return DeltaTable(self.place, storage_options=self._options)
 
-    def last_commit(self) -> tuple[int, str] | None:
-        """Return the number and digest of the last exported commit; None: there is no table."""
+    def versions(self) -> Iterator[Version]:
+        """Yield the versions, as ``FormatTable.versions``."""
         if self._table is None:
-            return None
-        for limit in (1, None):  # later versions may be by others, such as OPTIMIZE
-            for version in self._table.history(limit):
-                if COMMIT in version:
-                    return parse_commit(self._place, version)
-        raise foreign_table(self._place)
+            return
+        with _converted_errors(self.place):
+            yield from map(_version, self._table.history(1))
+            if self._table.transaction_version(_APPLICATION) is not None:
+                yield from map(_version, self._table.history()[1:])
 
     def write(self, rows: pa.RecordBatchReader, commit: Mapping[str, str], *, replace: bool) -> None:
         """Write one version, as ``FormatTable.write``."""
         transaction = Transaction(_APPLICATION, int(commit[COMMIT]))
         properties = CommitProperties(custom_metadata=dict(commit), app_transactions=[transaction])
-        with _converted_errors(self._place):
+        with _converted_errors(self.place):
             if self._table is None:
                 write_deltalake(
-                    self._place,
+                    self.place,
                     rows,
                     configuration=_CONFIGURATION,
                     commit_properties=properties,
@@ -84,34 +90,41 @@ class DeltaFormatTable:
         root = f"{self._table.table_uri.removeprefix('file://').rstrip('/')}/"  # percent-encoded, unlike what follows
         for file in self._table.file_uris():
             if not file.startswith(root) or not self._is_inside(file.removeprefix(root)):
-                raise InvalidInput(f"{self._place}: {to_one_line(file)}: must be a file of the folder")
+                raise InvalidInput(f"{self.place}: {to_one_line(file)}: must be a file of the folder")
 
     def _is_inside(self, path: str) -> bool:
-        if "://" in self._place:
+        if "://" in self.place:
             return ".." not in unquote(path).split("/")
-        folder = Path(self._place).resolve()
+        folder = Path(self.place).resolve()
         return (folder / path).resolve().is_relative_to(folder)
 
     def count(self) -> int:
         """Return the number of rows."""
         assert self._table is not None
-        with _converted_errors(self._place):
+        with _converted_errors(self.place):
             self._require_inside()
             return int(self._table.to_pyarrow_dataset().count_rows())
 
     def read(self, names: Sequence[str]) -> tuple[pa.Schema, Reader]:
         """Return the schema and a reader, as ``FormatTable.read``."""
         assert self._table is not None
-        with _converted_errors(self._place):
+        with _converted_errors(self.place):
             self._require_inside()
             rows = self._table.to_pyarrow_dataset()
         present = [name for name in names if name in rows.schema.names]
 
         def read() -> Iterator[pa.RecordBatch]:
-            with _converted_errors(self._place):
+            with _converted_errors(self.place):
                 yield from rows.to_batches(columns=present, batch_readahead=1, fragment_readahead=1)
 
         return rows.schema, read
+
+
+def _version(entry: Mapping[str, Any]) -> Version:
+    """Return the version of an entry of the history."""
+    operation = str(entry.get("operation"))
+    name = f"version {entry['version']} ({to_one_line(operation)[:80]})"
+    return Version(name, _SAME_ROWS.match(operation) is None, entry)
 
 
 def open_delta(folder: str, tables: Sequence[str], *, create: bool) -> dict[str, DeltaFormatTable]:

@@ -18,7 +18,15 @@ from causeway.core.arrow_types import align_columns
 from causeway.ledger.commits import REWRITTEN_TABLES, StoredFile, table_schema
 from causeway.ledger.history import CommitStep, read_steps
 from causeway.ledger.store import Ledger, open_ledger
-from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, TABLE_NAMES, FormatTable, plain_schema
+from causeway.ledger.table_formats.format_table import (
+    COMMIT,
+    DIGEST,
+    TABLE_NAMES,
+    FormatTable,
+    exported_commit,
+    foreign_table,
+    plain_schema,
+)
 from causeway.ledger.table_formats.formats import open_tables, require_apart
 
 _BATCH = 1 << 15
@@ -89,7 +97,9 @@ class _TableExport:
 
     def __init__(self, ledger: Ledger, name: str, target: FormatTable) -> None:
         self.name = name
-        self._ledger, self._target, self._last = ledger, target, target.last_commit()
+        self._ledger, self._target, self._last = ledger, target, exported_commit(target)
+        if self._last is None and any(target.versions()):
+            raise foreign_table(target.place)
         self._live = {file.path for file in ledger.live}
         self._files: dict[str, StoredFile] = {}
         self._written: dict[str, StoredFile] = {}

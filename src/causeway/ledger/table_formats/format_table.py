@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
@@ -26,11 +26,31 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 Reader = Callable[[], Iterator[pa.RecordBatch]]
 
 
-class FormatTable(Protocol):
-    """One table of a format."""
+class Version(NamedTuple):
+    """A version of a table: a commit of Delta Lake, a snapshot of Iceberg.
 
-    def last_commit(self) -> tuple[int, str] | None:
-        """Return the number and digest of the last exported commit; None: the table has no snapshot."""
+    Attributes:
+        name: Its name in errors, such as ``version 3 (DELETE)``.
+        changes_rows: False if it only stores the same rows in other files, or has no rows at all.
+        properties: Its properties.
+    """
+
+    name: str
+    changes_rows: bool
+    properties: Mapping[str, Any]
+
+
+class FormatTable(Protocol):
+    """One table of a format.
+
+    Attributes:
+        place: Its place, for errors.
+    """
+
+    place: str
+
+    def versions(self) -> Iterator[Version]:
+        """Yield the versions from the last one back; a table that no export wrote may yield the last one only."""
         ...
 
     def write(self, rows: pa.RecordBatchReader, commit: Mapping[str, str], *, replace: bool) -> None:
@@ -87,6 +107,28 @@ def parse_commit(place: str, properties: Mapping[str, Any]) -> tuple[int, str]:
     return int(number), digest
 
 
+def exported_commit(table: FormatTable) -> tuple[int, str] | None:
+    """Return the number and digest of the last exported commit; None: no version names one.
+
+    Args:
+        table: The table.
+
+    Raises:
+        InvalidInput: A later version has other rows, such as after a deletion: an export would keep the hole.
+    """
+    changed: Version | None = None
+    for version in table.versions():
+        if COMMIT in version.properties:
+            commit = parse_commit(table.place, version.properties)
+            if changed is not None:
+                text = f"{changed.name} changed rows after {COMMIT} {commit[0]}, and is not of an export"
+                raise InvalidInput(f"{table.place}: {text}; export to an empty folder")
+            return commit
+        if changed is None and version.changes_rows:
+            changed = version
+    return None
+
+
 @contextlib.contextmanager
 def convert_errors(
     place: str, lost: tuple[type[Exception], ...] = (), failed: tuple[type[Exception], ...] = ()
@@ -124,7 +166,9 @@ __all__ = [
     "TABLE_NAMES",
     "FormatTable",
     "Reader",
+    "Version",
     "convert_errors",
+    "exported_commit",
     "foreign_table",
     "parse_commit",
     "plain_schema",

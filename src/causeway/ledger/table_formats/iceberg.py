@@ -30,6 +30,7 @@ from pyiceberg.io.pyarrow import (
     _dataframe_to_data_files,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.utils.config import Config
 from requests import PreparedRequest, Response, Session
@@ -38,11 +39,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from causeway.core.text import suggest_known
 from causeway.ledger.table_formats.format_table import (
-    COMMIT,
     Reader,
+    Version,
     convert_errors,
-    foreign_table,
-    parse_commit,
     plain_schema,
 )
 
@@ -126,22 +125,22 @@ class IcebergFormatTable:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._place = table.location()
+        self.place = table.location()
 
-    def last_commit(self) -> tuple[int, str] | None:
-        """Return the number and digest of the last exported commit; None: there is no snapshot."""
-        with _converted_errors(self._place):
+    def versions(self) -> Iterator[Version]:
+        """Yield the snapshots, as ``FormatTable.versions``."""
+        with _converted_errors(self.place):
             snapshot = self._table.current_snapshot()
-            if snapshot is None:
-                return None
             seen = set[int]()
             while snapshot is not None and snapshot.snapshot_id not in seen:
-                if snapshot.summary is not None and snapshot.summary.get(COMMIT) is not None:
-                    return parse_commit(self._place, snapshot.summary.additional_properties)
+                summary = snapshot.summary
+                operation = "unknown" if summary is None else summary.operation.value
+                properties = {} if summary is None else summary.additional_properties
+                name = f"snapshot {snapshot.snapshot_id} ({operation})"
+                yield Version(name, operation != Operation.REPLACE.value, properties)
                 seen.add(snapshot.snapshot_id)
                 parent = snapshot.parent_snapshot_id
                 snapshot = None if parent is None else self._table.snapshot_by_id(parent)
-        raise foreign_table(self._place)
 
     def write(self, rows: pa.RecordBatchReader, commit: Mapping[str, str], *, replace: bool) -> None:
         """Write one snapshot, as ``FormatTable.write``.
@@ -151,8 +150,8 @@ class IcebergFormatTable:
         try:
             _check_pyarrow_schema_compatible(self._table.schema(), rows.schema)
         except ValueError:
-            raise InvalidInput(f"{self._place}: has other columns than an export; must be a new table") from None
-        with _converted_errors(self._place), self._table.transaction() as transaction:
+            raise InvalidInput(f"{self.place}: has other columns than an export; must be a new table") from None
+        with _converted_errors(self.place), self._table.transaction() as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(commit))
             with update.overwrite() if replace else update.fast_append() as snapshot:
                 if replace:
@@ -163,17 +162,17 @@ class IcebergFormatTable:
 
     def count(self) -> int:
         """Return the number of rows."""
-        with _converted_errors(self._place):
+        with _converted_errors(self.place):
             return self._table.scan().count()
 
     def read(self, names: Sequence[str]) -> tuple[pa.Schema, Reader]:
         """Return the schema and a reader, as ``FormatTable.read``."""
-        with _converted_errors(self._place):
+        with _converted_errors(self.place):
             schema = self._table.schema().as_arrow()
         present = tuple(name for name in names if name in schema.names)
 
         def read() -> Iterator[pa.RecordBatch]:
-            with _converted_errors(self._place):
+            with _converted_errors(self.place):
                 scan = self._table.scan(selected_fields=present)
                 rows = ArrowScan(self._table.metadata, self._table.io, scan.projection(), scan.row_filter)
                 for task in scan.plan_files():  # all at once would be read into memory together

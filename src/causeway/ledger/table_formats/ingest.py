@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from causeway.ledger.row_order import LAYOUTS
 from causeway.ledger.row_rules import require_amount_columns, require_valid_rows
 from causeway.ledger.sorted_runs import RunWriter
 from causeway.ledger.store import ROW_GROUP, LedgerWriter, create_ledger
-from causeway.ledger.table_formats.format_table import TABLE_NAMES, FormatTable
+from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, TABLE_NAMES, FormatTable, exported_commit
 from causeway.ledger.table_formats.formats import open_tables, require_apart
 from causeway.ledger.windows import HeightBounds, mark_restarts
 
@@ -57,11 +57,13 @@ def import_tables(place: str, kind: str, lake: str, *, buckets: int | None = Non
         The result of the import.
 
     Raises:
-        InvalidInput: A table is missing, or does not fit; or the ledger has commits. Nothing is committed.
+        InvalidInput: A table is missing, or does not fit; the tables are a part of an export, or of several; or the
+            ledger has commits. Nothing is committed.
     """
     tables = open_tables(place, kind, TABLE_NAMES, create=False)
     if "ledger" not in tables:
         raise InvalidInput(f"{place}: no {kind} table ledger is there; causeway export writes one")
+    _require_whole_export(place, tables)
     require_apart(place, lake)
     ledger = open_target(lake, buckets)
     if ledger is not None and ledger.number >= 0:
@@ -72,6 +74,29 @@ def import_tables(place: str, kind: str, lake: str, *, buckets: int | None = Non
     with LedgerWriter(ledger) as writer:
         job = IngestJob(ledger.storage, MappingDocument.model_construct(), ledger.buckets, writer.prefix)
         return _import(sources, writer, job)
+
+
+def _require_whole_export(place: str, tables: Mapping[str, FormatTable]) -> None:
+    """Refuse a part of an export: without its windows and promises, a broken promise would look like missing data.
+
+    Raises:
+        InvalidInput: A table is missing, or of another commit; or the rows of one are no longer those of its commit.
+    """
+    commits = {name: commit for name, table in tables.items() if (commit := exported_commit(table)) is not None}
+    if not commits:
+        return  # of other origin
+    whole, (number, digest) = max(commits.items(), key=lambda each: each[1][0])
+    needed = f"{COMMIT} {number} is needed, as {whole} has; run the export again"
+    for name in TABLE_NAMES:
+        if name not in tables:
+            raise InvalidInput(f"{place}/{name}: is missing; {needed}")
+        if name not in commits:
+            raise InvalidInput(f"{place}/{name}: has no {COMMIT}; {needed}")
+        if commits[name][0] != number:
+            raise InvalidInput(f"{place}/{name}: has {COMMIT} {commits[name][0]}; {needed}")
+        if commits[name][1] != digest:
+            text = f"has another {DIGEST} than {whole}, so it is of another ledger; export to an empty folder"
+            raise InvalidInput(f"{place}/{name}: {text}")
 
 
 class _Source:
