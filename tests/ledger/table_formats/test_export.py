@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from causeway_proofs.errors import InvalidInput
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 
 from causeway.ledger.commits import LedgerDamaged, commits_of
 from causeway.ledger.maintenance import maintain_ledger, remove_garbage, split_by_bucket
@@ -19,7 +20,7 @@ from causeway.ledger.row_order import drop_repeats
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, QUARANTINE_SCHEMA, VALUE_SCHEMA
 from causeway.ledger.store import LedgerWriter, create_ledger, open_ledger
 from causeway.ledger.table_formats.export import _TableExport, export_ledger
-from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, plain_schema
+from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, convert_errors, plain_schema
 from causeway.ledger.table_formats.formats import FORMATS, open_tables
 from causeway.ledger.table_formats.iceberg import open_iceberg
 from causeway.ledger.table_formats.ingest import import_tables
@@ -160,6 +161,56 @@ def test_of_two_exports_at_the_same_time_one_fails(place: str, tmp_path: Path, k
     with pytest.raises(InvalidInput, match="ledger: another process wrote this table meanwhile; run again"):
         tables[1].write(schema.empty_table().to_reader(), commit, replace=False)
     assert [*snapshots(tmp_path / "out", kind, "ledger")] == [0, 1, 2, 3]
+
+
+@both
+def test_of_two_first_exports_at_the_same_time_one_fails(
+    place: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = str(tmp_path / "out")
+    if kind == "delta":
+        tables = open_tables(out, kind, ["ledger"], create=True)
+        export_ledger(place, out, kind)
+        rows = plain_schema("ledger").empty_table().to_reader()
+        with pytest.raises(InvalidInput, match=r"out/ledger: another process wrote this table meanwhile; run again$"):
+            tables["ledger"].write(rows, {COMMIT: "0", DIGEST: "0" * 64}, replace=False)
+        return
+    create = SqlCatalog.create_namespace_if_not_exists
+
+    def lose(self: SqlCatalog, namespace: str) -> None:
+        monkeypatch.setattr(SqlCatalog, "namespace_exists", lambda *_: False)
+        create(self, namespace)
+        self.create_namespace(namespace)
+
+    monkeypatch.setattr(SqlCatalog, "create_namespace_if_not_exists", lose)
+    with pytest.raises(InvalidInput, match=r"catalog\.db: another process wrote this table meanwhile; run again$"):
+        export_ledger(place, out, kind)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(sqlite3.OperationalError) table iceberg_tables already exists\n[SQL: CREATE TABLE iceberg_tables ()]",
+        "(sqlite3.IntegrityError) UNIQUE constraint failed: iceberg_tables.table_name",
+        "(sqlite3.OperationalError) database is locked",
+        "Table causeway.ledger already exists",
+        "Generic error: A table already exists at: file:///out/ledger/",
+    ],
+)
+def test_error_of_a_table_made_meanwhile_is_a_lost_race(text: str) -> None:
+    with (
+        pytest.raises(InvalidInput, match=r"^out: another process wrote this table meanwhile; run again$"),
+        convert_errors("out", failed=(ValueError,)),
+    ):
+        raise ValueError(text)
+
+
+def test_dropped_column_is_named(place: str, tmp_path: Path) -> None:
+    rows = plain_schema("ledger").empty_table()
+    write_deltalake(str(tmp_path / "ledger"), rows.drop_columns(["journey"]))
+    delta = open_tables(str(tmp_path), "delta", ["ledger"], create=True)["ledger"]
+    with pytest.raises(InvalidInput, match="ledger: has no column journey; export to an empty folder"):
+        delta.write(rows.to_reader(), {COMMIT: "0", DIGEST: "0" * 64}, replace=False)
 
 
 def delta_restore(out: Path) -> None:

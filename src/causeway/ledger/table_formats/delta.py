@@ -79,7 +79,12 @@ class DeltaFormatTable:
                     storage_options=self._options,
                 )
                 self._table = self._open()
-            elif replace:
+                return
+            columns = {field.name for field in self._table.schema().fields}
+            missing = [name for name in rows.schema.names if name not in columns]
+            if missing:
+                raise InvalidInput(f"{self.place}: has no column {', '.join(missing)}; export to an empty folder")
+            if replace:
                 write_deltalake(self._table, rows, mode="overwrite", commit_properties=properties)
             else:
                 write_deltalake(self._table, rows, mode="append", commit_properties=properties)

@@ -21,6 +21,16 @@ TABLE_NAMES = (*TABLES, STATE_TABLE)
 COMMIT, DIGEST = "causeway-commit", "causeway-digest"
 """Properties of a snapshot: number and digest of the ledger's commit."""
 
+_LOST = "another process wrote this table meanwhile; run again"
+
+_MADE_MEANWHILE = re.compile(
+    r"a table already exists at|\b(table|namespace)\b.* already exists|unique constraint|database is locked", re.I
+)
+"""Errors of the first of two exports at the same time: it was missing when this one began."""
+
+_FRAMES = re.compile(r"Backtrace|^\s*0: ", re.M)
+"""Begins the stack of an error of Rust."""
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 Reader = Callable[[], Iterator[pa.RecordBatch]]
@@ -143,11 +153,14 @@ def convert_errors(
     try:
         yield
     except lost:
-        raise InvalidInput(f"{place}: another process wrote this table meanwhile; run again") from None
+        raise InvalidInput(f"{place}: {_LOST}") from None
     except InvalidInput:
         raise
     except failed as error:
-        text = _COLOURS.sub("", str(error)).partition("Backtrace")[0].strip()
+        if _MADE_MEANWHILE.search(str(error)):
+            raise InvalidInput(f"{place}: {_LOST}") from None
+        text = _FRAMES.split(_COLOURS.sub("", str(error)))[0]
+        text = " ".join(line.strip() for line in text.splitlines() if line.strip())
         raise InvalidInput(f"{place}: {to_one_line(text or type(error).__name__)[:500]}") from error
 
 
