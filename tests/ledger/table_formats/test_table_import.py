@@ -20,6 +20,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from causeway.audit.stored import audit_ledger
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import open_ledger
+from causeway.ledger.table_formats import ingest
 from causeway.ledger.table_formats.export import _TableExport, export_ledger
 from causeway.ledger.table_formats.format_table import plain_schema
 from causeway.ledger.table_formats.formats import FORMATS
@@ -129,7 +130,7 @@ def test_tables_that_do_not_fit_are_refused(tmp_path: Path, kind: str, row: dict
         import_tables(str(tmp_path), kind, str(tmp_path / "own"))
     assert str(error.value).replace("large_string", "string").startswith(f"{tmp_path}/{text}")
     assert "\n" not in str(error.value)
-    assert not (tmp_path / "own" / "ledger.json").exists() or open_ledger(str(tmp_path / "own")).number == -1
+    assert not (tmp_path / "own").exists()
 
 
 def foreign_iceberg(folder: Path, rows: pa.Table) -> None:
@@ -161,6 +162,7 @@ def test_damaged_tables_are_refused_in_one_line(place: str, tmp_path: Path) -> N
         with pytest.raises(InvalidInput) as error:
             import_tables(str(out), kind, str(tmp_path / f"{kind}-own"))
         assert f"{out}/ledger: " in str(error.value) and "\n" not in str(error.value)
+        assert not (tmp_path / f"{kind}-own").exists()
     (tmp_path / "iceberg" / "catalog.db").write_bytes(b"no database")
     with pytest.raises(InvalidInput, match=r"catalog\.db: "):
         import_tables(str(tmp_path / "iceberg"), "iceberg", str(tmp_path / "own"))
@@ -210,6 +212,40 @@ def test_tables_of_two_ledgers_are_no_ledger(place: str, tmp_path: Path) -> None
     )
     with pytest.raises(InvalidInput, match=text):
         import_tables(str(out), "delta", str(tmp_path / "copy"))
+
+
+def test_failed_import_removes_only_what_it_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, tables = tmp_path / "lake", str(tmp_path / "tables")
+    write_deltalake(f"{tables}/ledger", pa.Table.from_pylist([ROW]))
+    other: list[str] = []
+
+    def fail(*_: Any) -> None:
+        for name in other:
+            (lake / name).write_text("of another process")
+        raise KeyboardInterrupt
+
+    def files() -> list[str]:
+        with pytest.raises(KeyboardInterrupt):
+            import_tables(tables, "delta", str(lake))
+        return sorted(path.name for path in lake.rglob("*") if path.is_file())
+
+    monkeypatch.setattr(ingest, "_import", fail)
+    assert files() == [] and not lake.exists()
+    lake.mkdir()
+    (lake / "README").write_text("mine")
+    assert files() == ["README"]
+    other.append("staged")
+    assert files() == ["README", "ledger.head", "ledger.json", "staged"]
+    assert files() == ["README", "ledger.head", "ledger.json", "staged"], "an older ledger"
+
+
+def test_garbage_log_is_one_line_without_frames(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "ledger"), pa.Table.from_pylist([ROW]))
+    [log] = (tmp_path / "ledger" / "_delta_log").glob("*.json")
+    log.write_text("{\x00\x1b[31m\nnope")
+    with pytest.raises(InvalidInput) as error:
+        import_tables(str(tmp_path), "delta", str(tmp_path / "own"))
+    assert re.fullmatch(r"[^\n]*/ledger: Kernel error: Json error: [^\n]* whilst parsing object", str(error.value))
 
 
 def test_ledger_is_not_written_into_its_tables(place: str, tmp_path: Path) -> None:

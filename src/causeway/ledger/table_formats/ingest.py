@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +13,7 @@ from causeway_proofs.errors import InvalidInput
 
 from causeway.core.arrow_types import fill_optional, require_columns, require_types, to_schema
 from causeway.core.text import to_one_line
-from causeway.ledger.commits import STATE_TABLE, table_schema
+from causeway.ledger.commits import LEDGER_FILE, LEDGER_HEAD, STATE_TABLE, table_schema
 from causeway.ledger.ingest.commit import COUNT_NAMES, IngestState, write_runs
 from causeway.ledger.ingest.ingest import bucket_count, open_target
 from causeway.ledger.ingest.mapping import MappingDocument
@@ -19,10 +21,11 @@ from causeway.ledger.ingest.tasks import IngestJob, ThreadRunner
 from causeway.ledger.row_order import LAYOUTS
 from causeway.ledger.row_rules import require_amount_columns, require_valid_rows
 from causeway.ledger.sorted_runs import RunWriter
-from causeway.ledger.store import ROW_GROUP, LedgerWriter, create_ledger
+from causeway.ledger.store import ROW_GROUP, Ledger, LedgerWriter, create_ledger
 from causeway.ledger.table_formats.format_table import COMMIT, DIGEST, TABLE_NAMES, FormatTable, exported_commit
 from causeway.ledger.table_formats.formats import open_tables, require_apart
 from causeway.ledger.windows import HeightBounds, mark_restarts
+from causeway.storage.files import Storage
 
 REPORTER = "ingest"
 """Reporter of chains that restarted, if the tables do not name them."""
@@ -69,11 +72,42 @@ def import_tables(place: str, kind: str, lake: str, *, buckets: int | None = Non
     if ledger is not None and ledger.number >= 0:
         raise InvalidInput(f"{lake}: has commits; tables are imported into a new ledger only")
     sources = {name: _Source(f"{place}/{name}", name, table) for name, table in tables.items()}
-    if ledger is None:
-        ledger = create_ledger(lake, buckets or bucket_count(tables["ledger"].count()))
+    if ledger is not None:
+        return _import_into(ledger, sources)
+    count = buckets or bucket_count(tables["ledger"].count())
+    with _new_ledger(lake, count) as ledger:
+        return _import_into(ledger, sources)
+
+
+def _import_into(ledger: Ledger, sources: dict[str, _Source]) -> ImportResult:
     with LedgerWriter(ledger) as writer:
         job = IngestJob(ledger.storage, MappingDocument.model_construct(), ledger.buckets, writer.prefix)
         return _import(sources, writer, job)
+
+
+@contextlib.contextmanager
+def _new_ledger(lake: str, buckets: int) -> Iterator[Ledger]:
+    """Create a ledger for the body of a ``with`` statement; after an error remove it, unless others wrote there."""
+    storage = Storage(lake)
+    made = storage.is_local and not os.path.lexists(storage.absolute(""))
+    before = {*storage.walk()}
+    ledger = create_ledger(lake, buckets)
+    try:
+        yield ledger
+    except BaseException:
+        if {*storage.walk()} - before <= {LEDGER_FILE, LEDGER_HEAD}:
+            storage.remove(LEDGER_FILE)
+            storage.remove(LEDGER_HEAD)
+            if made:
+                _remove_empty(storage.absolute(""))
+        raise
+
+
+def _remove_empty(root: str) -> None:
+    """Remove a folder and those in it, as far as they are empty."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def _require_whole_export(place: str, tables: Mapping[str, FormatTable]) -> None:
