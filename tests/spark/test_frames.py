@@ -458,6 +458,18 @@ def test_index_may_stand_beside_a_column_that_differs_in_case(spark: SparkSessio
         spark.conf.set("spark.sql.caseSensitive", "false")
 
 
+def test_quarantined_records_are_counted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    indices = spark.createDataFrame([(1,), (-1,), (None,), (-7,)], "index int")
+    records = indices.select(F.struct("index").alias("origin"))
+    with cs.ingest(records, SENT) as ledger:
+        assert "quarantine 3 records;" in repr(ledger) and "3 records" in ledger._repr_html_()
+    assert caplog.messages == ["ingest: 3 records in quarantine: 1 missing, 2 negative"]
+    caplog.clear()
+    with cs.ingest(records.limit(1), SENT) as ledger:
+        assert "quarantine" not in repr(ledger)
+    assert not caplog.messages
+
+
 def test_error_of_a_query_names_the_table_and_its_cause(spark: SparkSession) -> None:
     rows = spark.createDataFrame([ROW], SMALL)
     with pytest.raises(InvalidInput, match=r"^observed: cannot be read: \[CAST_INVALID_INPUT\] The value 'ax' .*$"):

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 import causeway as cw
+import causeway.spark as cs
+from causeway.ledger.commits import LedgerDamaged
 from causeway.ledger.ingest.ingest import ingest_files
 from causeway.ledger.ingest.mapping import load_mapping
 from causeway.ledger.maintenance import remove_garbage
@@ -48,6 +50,20 @@ def test_tables_equal_those_of_the_opened_ledger(table: str, ledger: OpenedLedge
     found, expected = read_table(spark, ledger, table=table).toArrow(), stored(ledger, table, spark).toArrow()
     assert found.schema == expected.schema and found.num_rows == expected.num_rows
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+
+
+def test_error_of_a_damaged_ledger_keeps_its_type_in_an_audit(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    grow(folder, 0, 2)
+    register_format(spark)
+    rows = spark.read.format("causeway").option("table", "ledger").load(str(folder.lake))
+    for path in (Path(folder.lake) / "ledger").rglob("*.parquet"):
+        content = bytearray(path.read_bytes())
+        content[50] ^= 255
+        path.write_bytes(content)
+    with pytest.raises(LedgerDamaged, match=r"^ledger: cannot be read: ledger/\S+\.parquet ") as caught:
+        cs.audit(rows)
+    assert "causeway." not in str(caught.value)
 
 
 def test_options_select_rows(ledger: OpenedLedger, spark: SparkSession) -> None:

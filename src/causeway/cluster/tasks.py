@@ -28,6 +28,9 @@ __all__ = [
 _AROUND = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+\w+: ")
 """Class of a Java exception before its text."""
 
+_OWN = re.compile(r"^(causeway\w*(?:\.\w+)+): (?=.)")
+"""Class of an error of Causeway before its text."""
+
 _CODE = re.compile(r"\s*SQLSTATE: \w+;?")
 _TRACE = "Traceback (most recent call last)"
 
@@ -52,7 +55,8 @@ def convert_spark_errors(table: str | None = None) -> Iterator[None]:
 
     An unreadable file becomes a ``LakeError``, and an interrupt, after which Spark cancels the job, stays one. If the
     body reads a DataFrame of the user, errors of its query, such as a failed function of the user, become
-    ``InvalidInput``; those of Causeway's own function and lost executors do not. So does a session that was stopped.
+    ``InvalidInput``, or keep their type if Causeway's data source raised them; those of Causeway's own function and
+    lost executors do not. So does a session that was stopped.
 
     Args:
         table: Name of the user's table in errors; None: the body reads none.
@@ -65,14 +69,28 @@ def convert_spark_errors(table: str | None = None) -> Iterator[None]:
     except (PySparkException, Py4JJavaError) as error:
         if was_interrupted(error):
             raise KeyboardInterrupt from None
-        text = extract_python_error(str(error))
+        kind, text = _own_error(extract_python_error(str(error)))
         if _CLOSED in text:
             raise InvalidInput(SESSION_STOPPED) from None
         if table is not None and not any(name in str(error) for name in (run_pickled.__name__, _LOST)):
-            raise InvalidInput(f"{table}: cannot be read: {text}") from None
+            raise kind(f"{table}: cannot be read: {text}") from None
         if text.startswith(_UNREADABLE):
             raise LakeError(f"lake: {text.removeprefix(_UNREADABLE).partition(']')[2].strip()}") from None
         raise TaskFailed(f"a task failed: {text}") from None
+
+
+def _own_error(text: str) -> tuple[type[InvalidInput], str]:
+    """Return the type of an error of Causeway, and its text without the class; ``InvalidInput`` for any other."""
+    found = _OWN.match(text)
+    if found is None:
+        return InvalidInput, text
+    kinds: list[type[InvalidInput]] = [InvalidInput]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    # Those with more arguments than a text cannot be made anew.
+    known = (each for each in kinds if each.__init__ is InvalidInput.__init__)
+    named = (each for each in known if f"{each.__module__}.{each.__name__}" == found[1])
+    return next(named, InvalidInput), text[found.end() :]
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ from causeway.audit.passes.results import CHECK_NAMES, VERDICTS
 from causeway.audit.stored import AuditTerms, audit_ledger
 from causeway.audit.verdict import Verdict, combine_verdicts
 from causeway.core.arrow_types import to_python_rows
-from causeway.core.text import format_moment, format_value, to_one_line
+from causeway.core.text import count_noun, format_moment, format_value, to_one_line
 from causeway.ledger.bucket_scan import PassProgressCallback, Steps, bucket_rows
 from causeway.ledger.lake.ingest import ingest_lake, is_lake, require_stored
 from causeway.ledger.schema import TABLES
@@ -405,6 +405,9 @@ class OpenedLedger(MessageSelection):
                 )
             )
         lines.append(("rows", f"{about.rows:,} events of messages"))
+        aside = sum(file.rows for file in self.stored.files("quarantine"))
+        if aside:
+            lines.append(("quarantine", count_noun(aside, "record")))
         known = self._counted.figures.get((repr(ALL_MESSAGES), False))
         if known is not None and self._counted.commit == (self._ledger.number, self._ledger.last):
             totals = known.totals

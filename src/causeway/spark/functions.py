@@ -6,6 +6,7 @@ functions of one ledger then write it once.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from causeway.audit.passes.bucket_pass import LIMIT, require_limit
 from causeway.audit.stored import AuditTerms, audit_ledger
 from causeway.audit.verdict import Verdict, combine_verdicts
 from causeway.cluster.progress import show_progress
-from causeway.core.text import format_value, suggest_known
+from causeway.core.text import count_noun, format_value, suggest_known
 from causeway.dataframes.ledger_tables import table_to_dataframe
 from causeway.ledger.ingest import mapping_names
 from causeway.ledger.ingest.mapping import MappingDocument, load_mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from causeway.analysis.tracing import MessageTrace
 
 __all__ = ["FrameAudit", "audit", "backlog", "calls", "ingest", "latency", "outcomes", "trace"]
+
+_LOGGER = logging.getLogger("causeway.spark")
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,6 @@ class FrameAudit:
         return table_to_dataframe(self.session, self.audit.abroad)
 
 
-@show_progress("ingest")
 def ingest(
     records: DataFrame,
     mapping: MappingDocument | str | os.PathLike[str],
@@ -96,6 +98,9 @@ def ingest(
     folder: str | os.PathLike[str] | None = None,
 ) -> FrameLedger:
     """Ingest recorded traffic of any columns into a temporary ledger.
+
+    Records that the mapping cannot read go to its table ``quarantine``, with the reason. A warning of the logger
+    ``causeway.spark`` counts them, and so does the ``repr`` of the ledger.
 
     Args:
         records: The records.
@@ -109,7 +114,14 @@ def ingest(
             see the folder, or the session was stopped.
         TaskFailed: A Spark task failed.
     """
-    return store_records(records, _load_mapping(mapping), buckets=buckets, folder=folder)
+    with show_progress("ingest"):
+        stored = store_records(records, _load_mapping(mapping), buckets=buckets, folder=folder)
+    # After the progress line, which would hide it.
+    reasons = stored.stored.quarantined()
+    if reasons:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+        _LOGGER.warning("ingest: %s in quarantine: %s", count_noun(sum(reasons.values()), "record"), counts)
+    return stored
 
 
 def _load_mapping(given: object) -> MappingDocument:
