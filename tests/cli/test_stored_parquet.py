@@ -54,14 +54,25 @@ def test_non_parquet_file_is_named(content: bytes) -> None:
         open_parquet(content)
 
 
-def test_memory_exhausting_file_is_not_read() -> None:
+def test_memory_exhausting_read_is_refused() -> None:
     many = pa.table({name: pa.repeat(pa.scalar(7, pa.uint64()), 1_000_000) for name in "abcd"})
     long = pa.table({"body": [bytes(40 << 20)]})
     lists = pa.table({"list": pa.array([[None] * 1_000_000])})
-    for content in (write_parquet(many, 20), write_parquet(long, 3, compression="zstd"), write_parquet(lists, 20)):
-        assert len(content) < 400_000
+    for content in (write_parquet(many, 20), write_parquet(long, 9, compression="zstd"), write_parquet(lists, 200)):
+        assert len(content) < 1_000_000
+        file = open_parquet(content)
         with pytest.raises(FileDamaged, match=r"has [0-9,]+ bytes, which would become [0-9,]+$"):
-            open_parquet(content)
+            file.read()
+        with pytest.raises(FileDamaged, match=r"has [0-9,]+ bytes, which would become [0-9,]+$"):
+            file.read_row_groups([*range(file.num_row_groups)])
+    one = pa.table({name: pa.repeat(pa.scalar(7, pa.uint64()), 12_000_000) for name in "abcd"})
+    sink = io.BytesIO()
+    pq.write_table(one, sink, row_group_size=len(one))
+    file = open_parquet(sink.getvalue())
+    for read in (lambda: file.read_row_group(0), lambda: next(file.iter_batches(9))):
+        with pytest.raises(FileDamaged, match=r"which would become 384,000,000$"):
+            read()
+    assert next(file.iter_batches(9, columns=["a"])).num_rows == 9
 
 
 def test_written_tables_round_trip() -> None:

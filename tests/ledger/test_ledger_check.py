@@ -7,14 +7,20 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from causeway.audit.stored import audit_ledger
 from causeway.cli import main
+from causeway.ledger.ingest.ingest import ingest_files
+from causeway.ledger.ingest.mapping import load_mapping
 from causeway.ledger.integrity import _wrong, check_ledger
 from causeway.ledger.maintenance import CHECKPOINT_EVERY, maintain_ledger
 from causeway.ledger.schema import LEDGER_SCHEMA
 from causeway.ledger.store import InputFile, LedgerWriter, create_ledger, open_ledger
+from causeway.storage.parquet_files import MAX_EXPANSION
 
 COMMITS = CHECKPOINT_EVERY + 5
 
@@ -115,3 +121,20 @@ def test_command_reports_the_corrupted_files(ledger: Path, capfd: pytest.Capture
     with pytest.raises(SystemExit) as ended:
         main(["check", str(ledger), "--execute"])
     assert ended.value.code == 2 and "only of a lake" in capfd.readouterr().err
+
+
+def test_regular_rows_of_many_messages_are_read_again(tmp_path: Path) -> None:
+    """Names are constant and times regular: the file has a thousandth of the size of its rows in memory."""
+    count = 900_000
+    index = np.arange(count)
+    same = {name: pa.repeat(name[0], count) for name in ("source", "destination", "lane", "content")}
+    for name, delay in (("send", 0), ("receive", 5)):
+        times = pa.array(1_700_000_000 + delay + index)
+        pq.write_table(pa.table({**same, "index": index, "time": times}), tmp_path / f"{name}.parquet")
+    place = str(tmp_path / "ledger")
+    ingest_files(str(tmp_path), place, load_mapping("two-tables"), buckets=1, executor="in_process")
+    ledger = open_ledger(place)
+    assert all(MAX_EXPANSION * file.seal[0] < 300 * file.rows for file in ledger.files("ledger"))
+    assert not check_ledger(place).damaged
+    assert audit_ledger(ledger, executor="in_process").holds
+    assert ledger.rows(0).num_rows == 2 * count

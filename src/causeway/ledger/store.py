@@ -62,6 +62,9 @@ from causeway.storage.object_store import AlreadyExists
 from causeway.storage.parquet_files import StoredParquet, convert_arrow_errors
 from causeway.storage.seals import NotRegularFile
 
+FILE_BYTES = 2 << 30
+"""Memory that all rows of a file may use however small the file is; passes read row groups."""
+
 ROW_GROUP = 1 << 18
 
 LOOSE_FOLDER = -1
@@ -248,7 +251,7 @@ class Ledger:
         wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
         with self.opened(file, whole=columns is None) as found:
             names = [name for name in wanted.names if name in found.schema_arrow.names]
-            return align_columns(found.read(columns=names, use_threads=False), wanted)
+            return align_columns(found.read(names, free=FILE_BYTES, use_threads=False), wanted)
 
     @contextlib.contextmanager
     def opened(self, file: StoredFile, *, whole: bool = False) -> Iterator[StoredParquet]:

@@ -14,20 +14,21 @@ from causeway.storage.object_store import first_line
 from causeway.storage.seals import FileDamaged
 
 MAX_EXPANSION = 256
-"""Maximum ratio of memory to file size.
+"""Maximum ratio of the memory of one read to the file's size, beyond ``FREE_BYTES``.
 
-Number codecs in files of Causeway reach 255; files of recorded traffic reach 20.
+Files of recorded traffic reach 20. Regular rows, such as one message a second in one lane, reach thousands: they are
+read by row groups.
 """
 
-FREE_BYTES = 64 << 20
-"""Memory that a file may use however small it is."""
+FREE_BYTES = 256 << 20
+"""Memory that one read may use however small the file is: a row group of Causeway has less, whatever its rows."""
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
 """Bytes of a value by physical type, if not 8; texts and bytes have an offset each."""
 
 
 class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
-    """A Parquet file with a path; one that would expand too much is refused before it is read.
+    """A Parquet file with a path; a read that would expand too much is refused.
 
     Args:
         path: Path in the lake or ledger, for errors.
@@ -36,43 +37,51 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
         more: As in ``pyarrow.parquet.ParquetFile``.
 
     Raises:
-        FileDamaged: It is no Parquet file, or would expand too much. Methods that read raise it too.
+        FileDamaged: It is no Parquet file. Methods that read raise it too, also if the rows would expand too much.
     """
 
     def __init__(self, path: str, source: Any, length: int, **more: Any) -> None:
-        self.path = path
+        self.path, self._length = path, length
         with convert_arrow_errors(path):
             super().__init__(source, **more)
-            size = max(_declared_size(self.metadata), _value_size(self.metadata))
-        if size > FREE_BYTES + MAX_EXPANSION * length:
-            raise FileDamaged(path, f"has {length:,} bytes, which would become {size:,}")
 
-    def read(self, columns: Sequence[str] | None = None, **more: Any) -> pa.Table:
-        """Return all rows."""
+    def read(self, columns: Sequence[str] | None = None, *, free: int = FREE_BYTES, **more: Any) -> pa.Table:
+        """Return all rows; ``free``: memory that they may use however small the file is, in bytes."""
+        self._require_bounded(range(self.num_row_groups), columns, free)
         with self._reading(columns):
             return validate_rows(super().read(columns, **more))
 
     def read_row_group(self, i: int, columns: Sequence[str] | None = None, **more: Any) -> pa.Table:
         """Return the rows of a row group."""
+        self._require_bounded([i], columns)
         with self._reading(columns):
             return validate_rows(super().read_row_group(i, columns, **more))
 
     def read_row_groups(self, row_groups: Sequence[int], columns: Sequence[str] | None = None, **more: Any) -> pa.Table:
         """Return the rows of some row groups."""
+        self._require_bounded(row_groups, columns)
         with self._reading(columns):
             return validate_rows(super().read_row_groups(row_groups, columns, **more))
 
-    def iter_batches(self, *values: Any, columns: Sequence[str] | None = None, **more: Any) -> Iterator[pa.RecordBatch]:
+    def iter_batches(
+        self,
+        batch_size: int = 1 << 16,
+        row_groups: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+        **more: Any,
+    ) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches."""
-        with self._reading(columns):
-            batches = super().iter_batches(*values, columns=columns, **more)
-        while True:
-            with self._reading(None):
-                batch = next(batches, None)
-                if batch is None:
-                    return
-                validate_rows(batch)
-            yield batch
+        for group in range(self.num_row_groups) if row_groups is None else row_groups:
+            self._require_bounded([group], columns)
+            with self._reading(columns):
+                batches = super().iter_batches(batch_size, [group], columns, **more)
+            while True:
+                with self._reading(None):
+                    batch = next(batches, None)
+                    if batch is None:
+                        break
+                    validate_rows(batch)
+                yield batch
 
     def require(self, schema: pa.Schema, *, partly: bool = False) -> None:
         """Check that the file has the columns of a schema; texts may be dictionary-encoded.
@@ -97,6 +106,13 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
             group = self.metadata.row_group(number)
             places = range(group.num_columns)
             yield from (group.column(at).statistics for at in places if group.column(at).path_in_schema == column)
+
+    def _require_bounded(self, groups: Iterable[int], columns: Sequence[str] | None, free: int = FREE_BYTES) -> None:
+        """Refuse a read of some row groups whose rows would expand too much."""
+        with convert_arrow_errors(self.path):
+            size = sum(_memory_size(self.metadata, group, columns) for group in groups)
+        if size > free + MAX_EXPANSION * self._length:
+            raise FileDamaged(self.path, f"has {self._length:,} bytes, which would become {size:,}")
 
     @contextlib.contextmanager
     def _reading(self, columns: Sequence[str] | None) -> Iterator[None]:
@@ -133,20 +149,16 @@ def validate_rows(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     return rows
 
 
-def _declared_size(found: pq.FileMetaData) -> int:
-    """Return the uncompressed size that a file declares."""
-    return sum(int(found.row_group(number).total_byte_size) for number in range(found.num_row_groups))
-
-
-def _value_size(found: pq.FileMetaData) -> int:
-    """Return the size of a file's values in memory, without text and bytes bodies."""
-    columns = [found.schema.column(number) for number in range(found.num_columns)]
-    widths = [_WIDTHS.get(column.physical_type, column.length or 8) for column in columns]
-    groups = [found.row_group(number) for number in range(found.num_row_groups)]
-    if any(column.max_repetition_level for column in columns):  # more values than rows
-        places = range(len(widths))
-        return sum(widths[place] * int(group.column(place).num_values) for group in groups for place in places)
-    return sum(widths) * max(sum(int(group.num_rows) for group in groups), int(found.num_rows))
+def _memory_size(found: pq.FileMetaData, number: int, names: Sequence[str] | None) -> int:
+    """Return the size of a row group in memory: of its values, or as declared if that is more."""
+    group, size = found.row_group(number), 0
+    for place in range(group.num_columns):
+        column, chunk = found.schema.column(place), group.column(place)
+        if names is None or column.path.split(".", 1)[0] in names:
+            values = max(int(chunk.num_values), int(group.num_rows))  # lists have more values than rows
+            width = _WIDTHS.get(column.physical_type, column.length or 8)
+            size += max(width * values, int(chunk.total_uncompressed_size))
+    return size
 
 
 @contextlib.contextmanager
