@@ -41,6 +41,9 @@ def test_python_errors_and_causes_of_java_errors_are_found() -> None:
     assert extract_python_error(IN_PYTHON) == "ValueError: no such number"
     assert extract_python_error(THROUGH_CONNECT) == "ZeroDivisionError: division by zero"
     assert extract_python_error("cannot be resolved. SQLSTATE: 42703;\n'Project") == "cannot be resolved."
+    plan = "\n'Project ['nope]\n+- Union\n   :- Project\n   :  +- Range"
+    unresolved = f"[UNRESOLVED] A column cannot be resolved. SQLSTATE: 42703;{plan}"
+    assert extract_python_error(unresolved) == "[UNRESOLVED] A column cannot be resolved."
     assert extract_python_error("one line") == "one line" and extract_python_error("") == "unknown"
     with pytest.raises(TaskFailed, match=r"^a task failed: ValueError: no such number$"), convert_spark_errors():
         raise PySparkException(IN_PYTHON)

@@ -105,7 +105,9 @@ def test_recorded_traffic_of_a_frame_equals_that_of_its_file(
     with cs.ingest(read(spark, str(path)), kind, folder=tmp_path) as ledger:
         for name in TABLES:
             assert rows_of(getattr(ledger, name).arrow()) == rows_of(getattr(expected, name).arrow()), name
-        assert checks_of(cs.audit(ledger).checks) == checks_of(expected.audit().checks)
+        audited = cs.audit(ledger)
+        assert checks_of(audited.checks) == checks_of(expected.audit().checks)
+        assert len(repr(audited).splitlines()) == 2 + len(audited.checks)
         for function in (cs.outcomes, cs.calls, cs.latency, cs.backlog):
             name = "messages" if function is cs.outcomes else function.__name__
             assert rows_of(function(ledger)) == rows_of(getattr(expected, name).arrow()), name

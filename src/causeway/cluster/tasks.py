@@ -156,7 +156,10 @@ def extract_python_error(text: str) -> str:
                 later for later in python if ": " in later and not later.startswith("File ") and _TRACE not in later
             ]
             return endings[-1] if endings else python[-1]
-    causes = [line for line in lines if line.startswith((": ", "Caused by: "))] or lines[:1]
+    # A text of Spark Connect begins with the error; lines of a query's plan may begin like a cause.
+    begins = "Caused by: " if lines and lines[0].startswith("[") else (": ", "Caused by: ")
+    causes = [line for line in lines if line.startswith(begins)]
+    causes = [lines[0], *causes] if isinstance(begins, str) else causes or lines[:1]
     texts = (
         dict.fromkeys(_AROUND.sub("", line).rstrip(": ") for line in (causes[0], causes[-1])) if causes else ["unknown"]
     )

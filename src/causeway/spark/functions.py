@@ -23,6 +23,7 @@ from causeway.core.text import count_noun, format_value, suggest_known
 from causeway.dataframes.ledger_tables import table_to_dataframe
 from causeway.ledger.ingest import mapping_names
 from causeway.ledger.ingest.mapping import MappingDocument, load_mapping
+from causeway.network.opened_ledger import AuditFindings
 from causeway.spark.frames import FRAME_TABLES, FrameLedger, LedgerTables, store, store_records
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class FrameAudit:
 
     audit: AuditResult
     session: SparkSession
+
+    def __repr__(self) -> str:
+        return repr(AuditFindings(self.audit, self.checks))
+
+    def _repr_html_(self) -> str:
+        return AuditFindings(self.audit, self.checks)._repr_html_()
 
     @property
     def checks(self) -> dict[str, CheckVerdict]:

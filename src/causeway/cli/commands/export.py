@@ -33,8 +33,8 @@ def command(
     """Export a ledger to tables of Delta Lake or Apache Iceberg.
 
     One table for each table of the ledger, with one snapshot for each commit. A repeated export adds the new commits
-    only, also after an interrupt. causeway ingest FORMAT DIR --lake LEDGER is the way back. Needs causeway[tables], and
-    no Java.
+    only, also after an interrupt. causeway ingest FORMAT DIR --lake LEDGER is the way back. Needs the packages of the
+    extra "tables", and no Java.
 
     [bold]Example[/bold]: causeway export my-ledger --format delta --out tables
     """
