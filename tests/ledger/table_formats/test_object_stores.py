@@ -209,6 +209,14 @@ def test_wrong_places_are_refused(place: str, out: str, kind: str, error: str) -
         import_tables(out, kind, "own")
 
 
+def test_error_of_a_catalogs_package_is_one_line(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYICEBERG_CATALOG__GLUED__TYPE", "glue")
+    with pytest.raises(InvalidInput, match=r"^catalog glued: .*[Yy]ou must specify a region\.?$"):
+        export_ledger(place, "catalog:glued/a", "iceberg")
+
+
 @pytest.mark.usefixtures("catalog")
 def test_stores_and_catalogs_that_do_not_answer_are_reported(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No wait is longer than the limits of the two packages."""

@@ -239,7 +239,9 @@ def _load_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
     except queue.Empty:
         raise InvalidInput(f"catalog {name}: does not answer within {CATALOG_SECONDS:g} s") from None
     if isinstance(loaded, Exception):
-        raise loaded
+        # The package of a catalog, such as that of AWS, has errors of its own.
+        with convert_errors(f"catalog {name}", failed=(type(loaded),)):
+            raise loaded
     session = getattr(loaded, "_session", None)  # of a REST catalog
     if isinstance(session, Session):
         for scheme in ("https://", "http://"):
