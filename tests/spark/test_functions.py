@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from causeway_proofs.errors import InvalidInput
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -145,7 +146,8 @@ def test_stored_ledger_takes_no_further_tables_and_ends(
     row = ("p", "a", "b", "1", 1, "request", "sent", "a")
     columns = "protocol string, source string, destination string, lane string, index int, kind string, event string"
     with cs.store(spark.createDataFrame([row], f"{columns}, chain string"), folder=tmp_path) as ledger:
-        assert cs.outcomes(ledger).select("outcome").collect()[0]["outcome"] == "pending"
+        outcomes = cs.outcomes(ledger)
+        assert outcomes.select("outcome").collect()[0]["outcome"] == "pending"
         cs.audit(ledger)
         rows = {record.__dict__["job"]: record.__dict__["counts"].get("rows") for record in caplog.records}
         for job in ("write ledger", "ingest, sort buckets, 1 task", "audit, first pass, 4 buckets"):
@@ -156,6 +158,8 @@ def test_stored_ledger_takes_no_further_tables_and_ends(
             cs.audit(ledger, observed=ledger.observed.arrow())
     with pytest.raises(InvalidInput, match="was closed; store the DataFrames again"):
         cs.outcomes(ledger)
+    with pytest.raises(PySparkException, match="was closed; store the DataFrames again"):
+        outcomes.count()
     assert not [*tmp_path.iterdir()]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,11 @@ FILE_BYTES = 2 << 30
 """Memory that all rows of a file may use however small the file is; passes read row groups."""
 
 ROW_GROUP = 1 << 18
+
+TEMPORARY_PREFIX = "causeway-"
+"""Begins the name of the folder with a ledger of DataFrames, before 32 hexadecimal digits."""
+
+_TEMPORARY = re.compile(f"/{TEMPORARY_PREFIX}[0-9a-f]{{32}}/[^/]+/?$")
 
 LOOSE_FOLDER = -1
 """Bucket number in the folder name of files with rows of all buckets."""
@@ -409,7 +415,9 @@ def open_ledger(uri: str) -> Ledger:
         with ledger_reading():
             about = read_record(storage, LEDGER_FILE, decoded)
     except FileNotFoundError:
-        raise InvalidInput(f"{uri}: no ledger is there (no {LEDGER_FILE}); causeway ingest makes one") from None
+        closed = _TEMPORARY.search(uri) is not None
+        text = "was closed; store the DataFrames again" if closed else "causeway ingest makes one"
+        raise InvalidInput(f"{uri}: no ledger is there (no {LEDGER_FILE}); {text}") from None
     if about.get("format") not in FORMATS:
         known = ", ".join(map(str, FORMATS))
         raise InvalidInput(f"{uri}: a ledger of format {about.get('format')}: must be one of {known}")
@@ -651,6 +659,7 @@ def _is_compressible(column: pa.ChunkedArray) -> bool:
 __all__ = [
     "LEDGER_FILE",
     "LOOSE_TABLES",
+    "TEMPORARY_PREFIX",
     "CommitLost",
     "InputFile",
     "Ledger",

@@ -41,7 +41,7 @@ from causeway.ledger.row_order import MAX_BUCKETS
 from causeway.ledger.row_rules import require_amount_columns, require_valid_rows
 from causeway.ledger.schema import LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.ledger.sorted_runs import RunWriter, SpooledRun
-from causeway.ledger.store import Ledger, LedgerWriter, create_ledger
+from causeway.ledger.store import TEMPORARY_PREFIX, Ledger, LedgerWriter, create_ledger
 from causeway.ledger.windows import HeightBounds, mark_restarts
 from causeway.network.opened_ledger import OpenedLedger
 from causeway.storage.files import Storage
@@ -345,7 +345,7 @@ def _temporary_place(session: SparkSession, folder: str | os.PathLike[str] | Non
     # An absolute path: the ledger is read and removed in any later working directory.
     parent = Storage(place.root if isinstance(place, LocalPlace) else place.uri)
     require_shared(session, parent, "folder")
-    temporary = _TemporaryPlace(parent, f"causeway-{uuid.uuid4().hex}")
+    temporary = _TemporaryPlace(parent, f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}")
     try:
         with convert_storage_errors():
             yield temporary

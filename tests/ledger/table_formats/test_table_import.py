@@ -312,6 +312,23 @@ def test_circle_of_iceberg_snapshots_is_no_export(place: str, tmp_path: Path) ->
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "table-formats.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("delta", "--follow"), "--follow: has no effect on delta; must not be given"),
+        (("iceberg", "--executor", "spark"), "--executor: has no effect on iceberg; must not be given"),
+        (("lake", "--set-aside"), "--set-aside: has no effect on lake; must not be given"),
+        (("delat",), '"delat": no such kind of traffic; did you mean delta?; your own: --mapping FILE'),
+    ],
+)
+def test_options_without_effect_and_unknown_kinds_are_refused(
+    arguments: tuple[str, ...], error: str, tmp_path: Path, cli: Run
+) -> None:
+    kind, *options = arguments
+    code, out, said = cli("ingest", kind, str(tmp_path), "--lake", str(tmp_path / "own"), *options)
+    assert (code, out, said) == (2, "", f"causeway: {error}\n")
+
+
 def test_page_shows_a_run(recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Run) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nomad.csv").write_bytes(recordings.bridge_events.read_bytes())

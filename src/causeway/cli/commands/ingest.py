@@ -209,12 +209,20 @@ def command(
     """
     process.skip_jit_import()
     from causeway.cli.table_import import import_table_folder
+    from causeway.core.text import suggest_known
     from causeway.ledger.ingest.ingest import EXECUTORS, ingest_files
     from causeway.ledger.ingest.mapping import load_mapping
     from causeway.ledger.table_formats.formats import FORMATS
 
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
+    others = (lake_import.LAKE_KIND, *FORMATS)
+    if mapping is None and kind not in (known := (*mapping_names(), *others)):
+        raise InvalidInput(f"{suggest_known('kind of traffic', kind, known)}; your own: --mapping FILE")
+    if mapping is None and kind in others:
+        given = {"--executor": executor != "auto", "--set-aside": set_aside, "--follow": follow, "--once": once}
+        for name in (name for name, is_given in given.items() if is_given):
+            raise InvalidInput(f"{name}: has no effect on {kind}; must not be given")
     if kind == lake_import.LAKE_KIND and mapping is None:
         return lake_import.ingest_lake_heights(source, lake, buckets, as_json)
     if kind in FORMATS and mapping is None:
