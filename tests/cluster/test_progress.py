@@ -77,6 +77,13 @@ def test_line_is_off_without_terminal_or_when_set(monkeypatch: pytest.MonkeyPatc
         progress._find_display()
 
 
+def test_line_leaves_that_of_spark_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(getConf=lambda: {"spark.ui.showConsoleProgress": "true"})
+    monkeypatch.setattr(progress, "_find_display", progress.TerminalLine)
+    with progress.show_progress("audit"), progress.watch_tasks(None, context, "4 buckets"):  # type: ignore[arg-type]
+        assert capsys.readouterr().err == ""
+
+
 def test_line_of_a_terminal_is_erased(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "12")
     line = progress.TerminalLine()

@@ -127,12 +127,17 @@ def watch_tasks(session: SparkSession, context: SparkContext | None, text: str) 
         text: Description of the jobs.
     """
     display = _shown.get()
-    if display is None:
+    if display is None or (isinstance(display, TerminalLine) and _spark_shows(context)):
         yield
         return
     display.show(_progress_text(text, 0, 0))
     with _watch_server(session, display, text) if context is None else _watch_context(context, display, text):
         yield
+
+
+def _spark_shows(context: SparkContext | None) -> bool:
+    """Return True if Spark draws a line of its own on this terminal."""
+    return context is not None and context.getConf().get("spark.ui.showConsoleProgress") == "true"
 
 
 def _progress_text(text: str, done: int, total: int) -> str:
