@@ -14,7 +14,8 @@ from causeway.cluster.workers import require_workers
 
 
 def session(python: str, master: str = "local[2]") -> Any:
-    return SimpleNamespace(sparkContext=SimpleNamespace(master=master, pythonExec=python))
+    context = SimpleNamespace(master=master, pythonExec=python, getLocalProperty=lambda name: None)
+    return SimpleNamespace(sparkContext=context)
 
 
 def test_this_python_and_those_of_a_cluster_are_accepted(tmp_path: Path) -> None:

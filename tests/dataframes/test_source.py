@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeNetwork]:
     place = tmp_path_factory.mktemp("source") / "lake"
-    network = LakeNetwork.from_scenario(SCENARIO, SMALL, lake=str(place))
-    network.run()
-    return network
+    with LakeNetwork.from_scenario(SCENARIO, SMALL, lake=str(place)) as network:
+        network.run()
+        yield network
 
 
 def read_table(spark: SparkSession, network: LakeNetwork, **options: object) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -459,6 +460,7 @@ def test_index_may_stand_beside_a_column_that_differs_in_case(spark: SparkSessio
 
 
 def test_quarantined_records_are_counted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "causeway.spark")  # commands in this process may have turned logging off
     indices = spark.createDataFrame([(1,), (-1,), (None,), (-7,)], "index int")
     records = indices.select(F.struct("index").alias("origin"))
     with cs.ingest(records, SENT) as ledger:

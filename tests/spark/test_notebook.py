@@ -41,9 +41,17 @@ def server() -> Iterator[str]:
 
 
 def outputs(notebook: Any) -> list[list[Any]]:
-    """Return the text of each output, by cell."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    return [[output.get("text") or output.get("data") or output for output in cell.outputs] for cell in cells]
+    """Return the text of each output, by cell; printed texts that follow each other may have come as one."""
+    found: list[list[Any]] = []
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        texts: list[Any] = []
+        for output in cell.outputs:
+            text = output.get("text") or output.get("data") or output
+            if texts and isinstance(texts[-1], str) and isinstance(text, str):
+                text = texts.pop() + text
+            texts.append(text)
+        found.append(texts)
+    return found
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
         for group in range(self.num_row_groups) if row_groups is None else row_groups:
             self._require_bounded([group], columns)
             with self._reading(columns):
-                batches = super().iter_batches(batch_size, [group], columns, **more)
+                batches = super().iter_batches(batch_size, row_groups=[group], columns=columns, **more)
             while True:
                 with self._reading(None):
                     batch = next(batches, None)

@@ -331,7 +331,7 @@ def test_windows_are_cut_at_long_gaps() -> None:
         (
             "[windows]",
             '[[observed]]\nchain = "c"\nfirst_time = 2022-01-02T00:00:00Z\nlast_time = "2022-01-01"\n[windows]',
-            "observed[0]: last_time: 2022-01-01T00:00:00+00:00: lies before",
+            "observed[0]: last_time: 2022-01-01 00:00:00+00:00: lies before first_time",
         ),
         ("part = 0", "part = -1", "fields.source.part: -1: must be greater than or equal to 0"),
         ('promise = "numbered"', 'promise = "fast"', 'promises[0].promise: "fast": must be'),

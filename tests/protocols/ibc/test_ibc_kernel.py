@@ -24,8 +24,8 @@ from tests.support.ibc.ibc_record import KernelRecord
 from tests.support.ibc.ibc_strategies import scenarios
 from tests.tiers import sized
 
-SEED = 5
-"""Seed of the examples: with it, the calls of strangers have every outcome (``ibc_tally.MUST``) in a small tier."""
+SEED = 7
+"""Seed of the examples: with it, the calls of strangers have every outcome (``ibc_tally.MUST``) in few examples, too."""
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
