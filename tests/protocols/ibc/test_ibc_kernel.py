@@ -25,7 +25,7 @@ from tests.support.ibc.ibc_strategies import scenarios
 from tests.tiers import sized
 
 SEED = 7
-"""Seed of the examples: with it, the calls of strangers have every outcome (``ibc_tally.MUST``) also in few examples."""
+"""Seed of the examples: with it, the calls of strangers have every outcome (``ibc_tally.MUST``) in few examples."""
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
