@@ -26,15 +26,15 @@ class Lines(list[str]):
     close = show
 
 
-def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    time.sleep(0.2)
-    yield from batches
-
-
 @pytest.mark.parametrize("group", [None, "mine"])
 def test_line_counts_the_finished_tasks_of_its_jobs(
     group: str | None, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Pickled with its code: workers whose daemon began in another folder do not import the tests.
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(0.2)
+        yield from batches
+
     lines, context = Lines(), spark.sparkContext
     monkeypatch.setattr(progress, "_find_display", lambda: lines)
     monkeypatch.setattr(progress, "_SECONDS", 0.02)
